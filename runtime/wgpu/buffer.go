@@ -1,0 +1,182 @@
+//go:build cgo && ((linux && amd64 && !android) || (darwin && !ios) || (windows && amd64))
+
+package wgpu
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rajveermalviya/go-webgpu/wgpu"
+
+	gpu "github.com/wgemm/wgemm/runtime"
+)
+
+type buffer struct {
+	dev  *device
+	ref  *wgpu.Buffer // of gpu.Word(size) bytes; nil once closed
+	size int
+}
+
+var _ gpu.Buffer = (*buffer)(nil)
+
+func (b *buffer) Size() int { return b.size }
+
+// lock takes the buffer's device for one call. The caller unlocks if err is
+// nil.
+func (b *buffer) lock(ctx context.Context) error {
+	if err := b.dev.lock(ctx); err != nil {
+		return err
+	}
+	if b.ref == nil {
+		b.dev.mu.Unlock()
+		return fmt.Errorf("wgpu: buffer: %w", gpu.ErrClosed)
+	}
+	return nil
+}
+
+// Write implements gpu.Buffer.
+func (b *buffer) Write(offset int, data []byte) error {
+	if err := gpu.CheckWrite(b.size, offset, len(data)); err != nil {
+		return err
+	}
+	if err := b.lock(context.Background()); err != nil {
+		return err
+	}
+	defer b.dev.mu.Unlock()
+	whole := len(data) &^ 3
+	for start := 0; start < whole; start += chunk {
+		if err := b.write(offset+start, data[start:min(start+chunk, whole)]); err != nil {
+			return err
+		}
+	}
+	if whole == len(data) {
+		return nil
+	}
+	var last [4]byte
+	copy(last[:], data[whole:])
+	return b.write(offset+whole, last[:])
+}
+
+// write queues whole words. It waits for the device now and then, to bound the
+// copies that wgpu-native holds.
+func (b *buffer) write(offset int, words []byte) error {
+	d := b.dev
+	if err := d.fault(d.queue.WriteBuffer(b.ref, uint64(offset), words)); err != nil {
+		return err
+	}
+	if d.pending += len(words); d.pending >= maxPending {
+		d.queue.Submit()
+		d.dev.Poll(true, nil)
+		d.pending = 0
+	}
+	return d.fault(nil)
+}
+
+// Read implements gpu.Buffer.
+func (b *buffer) Read(ctx context.Context, offset int, dst []byte) error {
+	if err := gpu.CheckRead(b.size, offset, len(dst)); err != nil {
+		return err
+	}
+	if ctx.Done() == nil {
+		return b.read(ctx, offset, dst)
+	}
+	// The wait comes first, so that a caller who gives up gets dst back.
+	if err := b.dev.Wait(ctx); err != nil {
+		return err
+	}
+	return b.read(ctx, offset, dst)
+}
+
+func (b *buffer) read(ctx context.Context, offset int, dst []byte) error {
+	if err := b.lock(ctx); err != nil {
+		return err
+	}
+	defer b.dev.mu.Unlock()
+	for len(dst) > 0 {
+		n, err := b.readChunk(offset, dst)
+		if err != nil {
+			return err
+		}
+		offset, dst = offset+n, dst[n:]
+	}
+	return nil
+}
+
+// readChunk copies what passes through the staging buffer at once and returns
+// how much that was.
+func (b *buffer) readChunk(offset int, dst []byte) (int, error) {
+	d := b.dev
+	if d.staging == nil {
+		staging, err := d.dev.CreateBuffer(&wgpu.BufferDescriptor{
+			Label: "read-back",
+			Size:  chunk,
+			Usage: wgpu.BufferUsage_MapRead | wgpu.BufferUsage_CopyDst,
+		})
+		if err := d.fault(err); err != nil {
+			return 0, fmt.Errorf("read-back buffer: %w", err)
+		}
+		d.staging = staging
+	}
+	skip := offset % 4 // copies are of whole words
+	n := min(len(dst), chunk-skip)
+	size := gpu.Word(skip + n)
+	encoder, err := d.dev.CreateCommandEncoder(nil)
+	if err := d.fault(err); err != nil {
+		return 0, err
+	}
+	defer encoder.Release()
+	err = encoder.CopyBufferToBuffer(b.ref, uint64(offset-skip), d.staging, 0, uint64(size))
+	if err := d.fault(err); err != nil {
+		return 0, err
+	}
+	if err := d.finish(encoder); err != nil {
+		return 0, err
+	}
+	if err := mapRead(d.staging, size); err != nil {
+		return 0, d.fault(err)
+	}
+	copy(dst[:n], d.staging.GetMappedRange(0, uint(size))[skip:])
+	return n, d.fault(d.staging.Unmap())
+}
+
+// Close implements gpu.Buffer.
+func (b *buffer) Close() error {
+	b.dev.mu.Lock()
+	defer b.dev.mu.Unlock()
+	if b.ref != nil && !b.dev.closed {
+		delete(b.dev.buffers, b)
+		b.free()
+	}
+	return nil
+}
+
+func (b *buffer) free() {
+	b.ref.Release()
+	b.ref = nil
+}
+
+type pipeline struct {
+	dev    *device
+	shader gpu.Shader
+	ref    *wgpu.ComputePipeline // nil once closed
+	group  *wgpu.BindGroupLayout
+}
+
+var _ gpu.Pipeline = (*pipeline)(nil)
+
+// Close implements gpu.Pipeline.
+func (p *pipeline) Close() error {
+	p.dev.mu.Lock()
+	defer p.dev.mu.Unlock()
+	if p.ref != nil && !p.dev.closed {
+		delete(p.dev.pipelines, p)
+		p.free()
+	}
+	return nil
+}
+
+func (p *pipeline) free() {
+	p.ref.Release()
+	p.group.Release()
+	p.ref, p.group = nil, nil
+}

@@ -1,0 +1,129 @@
+//go:build cgo && ((linux && amd64 && !android) || (darwin && !ios) || (windows && amd64))
+
+package wgpu
+
+import (
+	"context"
+	"fmt"
+	goruntime "runtime"
+	"sync"
+
+	"github.com/rajveermalviya/go-webgpu/wgpu"
+
+	gpu "github.com/wgemm/wgemm/runtime"
+)
+
+// Driver opens devices of wgpu-native. The zero value is ready.
+type Driver struct{}
+
+var _ gpu.Driver = Driver{}
+
+// instance is the process's connection to the graphics system. There is one,
+// since each would load the system's drivers again.
+var instance = sync.OnceValue(func() *wgpu.Instance {
+	// Everything that is logged also arrives as an error.
+	wgpu.SetLogLevel(wgpu.LogLevel_Off)
+	return wgpu.CreateInstance(&wgpu.InstanceDescriptor{Backends: backends})
+})
+
+// backends leaves out OpenGL, whose start-up prints to stderr.
+const backends = wgpu.InstanceBackend_Vulkan | wgpu.InstanceBackend_Metal | wgpu.InstanceBackend_DX12
+
+// Name implements gpu.Driver.
+func (Driver) Name() string { return "wgpu" }
+
+// Adapters implements gpu.Driver.
+func (Driver) Adapters(context.Context) ([]gpu.Adapter, error) {
+	handles := enumerate()
+	defer release(handles)
+	if len(handles) == 0 {
+		return nil, fmt.Errorf("wgpu: %w: %s", gpu.ErrNoAdapter, advice())
+	}
+	adapters := make([]gpu.Adapter, len(handles))
+	for i, h := range handles {
+		adapters[i] = describe(i, h)
+	}
+	return adapters, nil
+}
+
+func enumerate() []*wgpu.Adapter {
+	return instance().EnumerateAdapters(&wgpu.InstanceEnumerateAdapterOptons{Backends: backends})
+}
+
+func release(adapters []*wgpu.Adapter) {
+	for _, a := range adapters {
+		a.Release()
+	}
+}
+
+// advice is what to install where no adapter was found.
+func advice() string {
+	if goruntime.GOOS == "linux" {
+		return "install the Vulkan loader and a Vulkan driver (Debian: libvulkan1, and your GPU's driver or mesa-vulkan-drivers)"
+	}
+	return "install a current driver for your graphics card"
+}
+
+func describe(index int, h *wgpu.Adapter) gpu.Adapter {
+	p := h.GetProperties()
+	a := gpu.Adapter{
+		Driver:   Driver{}.Name(),
+		Index:    index,
+		Name:     p.Name,
+		Vendor:   fmt.Sprintf("0x%04x", p.VendorId),
+		Backend:  p.BackendType.String(),
+		Version:  p.DriverDescription,
+		Features: []string{},
+		Limits:   limits(h.GetLimits().Limits),
+	}
+	switch {
+	case p.AdapterType == wgpu.AdapterType_CPU || gpu.IsSoftware(p.Name):
+		a.Type = gpu.Software
+	case p.AdapterType == wgpu.AdapterType_DiscreteGPU:
+		a.Type = gpu.DiscreteGPU
+	case p.AdapterType == wgpu.AdapterType_IntegratedGPU:
+		a.Type = gpu.IntegratedGPU
+	default:
+		a.Type = gpu.UnknownType
+	}
+	// No features: wgpu-native 0.17 reports shader-f16, but its WGSL compiler
+	// has no f16, and timestamp-query, but not the length of a tick.
+	return a
+}
+
+func limits(l wgpu.Limits) gpu.Limits {
+	return gpu.Limits{
+		MaxBufferSize:                     l.MaxBufferSize,
+		MaxStorageBufferBindingSize:       l.MaxStorageBufferBindingSize,
+		MaxUniformBufferBindingSize:       l.MaxUniformBufferBindingSize,
+		MaxStorageBuffersPerShaderStage:   l.MaxStorageBuffersPerShaderStage,
+		MaxComputeWorkgroupStorageSize:    l.MaxComputeWorkgroupStorageSize,
+		MaxComputeInvocationsPerWorkgroup: l.MaxComputeInvocationsPerWorkgroup,
+		MaxComputeWorkgroupSizeX:          l.MaxComputeWorkgroupSizeX,
+		MaxComputeWorkgroupSizeY:          l.MaxComputeWorkgroupSizeY,
+		MaxComputeWorkgroupSizeZ:          l.MaxComputeWorkgroupSizeZ,
+		MaxComputeWorkgroupsPerDimension:  l.MaxComputeWorkgroupsPerDimension,
+	}
+}
+
+// Open implements gpu.Driver.
+func (Driver) Open(_ context.Context, a gpu.Adapter) (gpu.Device, error) {
+	handles := enumerate()
+	defer release(handles)
+	if a.Index < 0 || a.Index >= len(handles) {
+		return nil, fmt.Errorf("wgpu: %w: adapter %d of %d", gpu.ErrNoAdapter, a.Index, len(handles))
+	}
+	h := handles[a.Index]
+	if got := describe(a.Index, h); got.Name != a.Name {
+		return nil, fmt.Errorf("wgpu: %w: adapter %d is now %q, was %q", gpu.ErrNoAdapter, a.Index, got.Name, a.Name)
+	}
+	// Without a request the device has WebGPU's defaults, whatever the adapter.
+	all := wgpu.RequiredLimits{Limits: h.GetLimits().Limits}
+	dev, err := h.RequestDevice(&wgpu.DeviceDescriptor{Label: "wgemm", RequiredLimits: &all})
+	if err != nil {
+		if dev, err = h.RequestDevice(nil); err != nil {
+			return nil, fmt.Errorf("wgpu: %s: %w", a.Name, err)
+		}
+	}
+	return newDevice(a, dev)
+}
