@@ -1,0 +1,110 @@
+// Package tests holds what crosses packages: the products of every kernel on
+// the driver of this build and on the CPU path, end-to-end runs of the command,
+// and the rules of the architecture.
+package tests
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/x448/float16"
+
+	"github.com/wgemm/wgemm/gemm"
+	"github.com/wgemm/wgemm/runtime/open"
+	"github.com/wgemm/wgemm/runtime/runtimetest"
+	"github.com/wgemm/wgemm/wgsl"
+)
+
+// onEngines runs a test on the CPU path and on this build's driver. Without an
+// adapter the latter is skipped, or fails where WGEMM_REQUIRE names it.
+func onEngines(t *testing.T, test func(t *testing.T, e *gemm.Engine)) {
+	t.Run("cpu", func(t *testing.T) {
+		t.Parallel()
+		test(t, gemm.NewCPU())
+	})
+	t.Run(open.Driver().Name(), func(t *testing.T) {
+		t.Parallel()
+		test(t, deviceEngine(t))
+	})
+}
+
+func deviceEngine(t testing.TB) *gemm.Engine {
+	t.Helper()
+	dev := runtimetest.Open(t, open.Driver())
+	e := gemm.New(dev)
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Errorf("closing the engine: %v", err)
+		}
+	})
+	return e
+}
+
+// variants are the forms in which a kernel is run: each kernel, small and
+// large tiles, tiles that are not square, rolled and unrolled.
+var variants = []struct {
+	name, kernel, params string
+	tile                 [3]int // BM, BN, BK, from which shapes are made; BK of a kernel without slices is 8
+}{
+	{"planned", "", "", [3]int{64, 64, 16}},
+	{"naive", "gemm_naive", "", [3]int{16, 16, 8}},
+	{"naive wide", "gemm_naive", "BM=2,BN=64", [3]int{2, 64, 8}},
+	{"tiled", "gemm_tiled", "", [3]int{64, 64, 16}},
+	{"chapter", "gemm_tiled", "BM=4,BN=4,BK=4,TM=1,TN=1", [3]int{4, 4, 4}},
+	{"one", "gemm_tiled", "BM=1,BN=1,BK=1,TM=1,TN=1", [3]int{1, 1, 1}},
+	{"odd", "gemm_tiled", "BM=6,BN=15,BK=7,TM=2,TN=5,UNROLL=true", [3]int{6, 15, 7}},
+	{"unrolled", "gemm_tiled", "BM=32,BN=64,BK=8,TM=4,TN=8,UNROLL=true", [3]int{32, 64, 8}},
+	{"faultless", "broken/gemm_tiled", "BM=8,BN=4,BK=4", [3]int{8, 4, 4}},
+}
+
+// with is the option for a variant; the planner's choice for no kernel.
+func with(t testing.TB, kernel, params string) []gemm.Option {
+	t.Helper()
+	if kernel == "" {
+		return nil
+	}
+	p, err := wgsl.ParseParams(params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []gemm.Option{gemm.WithKernel(kernel, p)}
+}
+
+const seed = 1
+
+func newRand() *rand.Rand { return rand.New(rand.NewPCG(seed, seed)) }
+
+// element makes a T of a number.
+func element[T gemm.Element](v float64) T {
+	switch p := any(new(T)).(type) {
+	case *float32:
+		*p = float32(v)
+		return any(*p).(T)
+	case *float16.Float16:
+		*p = float16.Fromfloat32(float32(v))
+		return any(*p).(T)
+	}
+	panic("not an element")
+}
+
+// number is the reverse.
+func number[T gemm.Element](v T) float64 {
+	switch v := any(v).(type) {
+	case float32:
+		return float64(v)
+	case float16.Float16:
+		return float64(v.Float32())
+	}
+	panic("not an element")
+}
+
+// filled is a dense rows x cols matrix with the values of f.
+func filled[T gemm.Element](rows, cols int, f func(i, j int) float64) gemm.Matrix[T] {
+	m := gemm.NewMatrix[T](rows, cols, nil)
+	for i := range rows {
+		for j := range cols {
+			m.Data[i*cols+j] = element[T](f(i, j))
+		}
+	}
+	return m
+}
