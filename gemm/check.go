@@ -68,7 +68,7 @@ func Check(c, a, b HostMatrix, seed uint64) Report {
 		parallelRows(rows, func(i int) {
 			parallel[i] = Report{Ratio: math.Inf(-1)}
 			for j := range cols {
-				parallel[i].compare(c, a, b, i, j)
+				parallel[i].merge(CheckElement(c, a, b, i, j))
 			}
 		})
 		for _, p := range parallel {
@@ -77,21 +77,21 @@ func Check(c, a, b HostMatrix, seed uint64) Report {
 	} else {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		for _, at := range [][2]int{{0, 0}, {0, cols - 1}, {rows - 1, 0}, {rows - 1, cols - 1}} {
-			r.compare(c, a, b, at[0], at[1])
+			r.merge(CheckElement(c, a, b, at[0], at[1]))
 		}
 		for r.Checked < most {
-			r.compare(c, a, b, rng.IntN(rows), rng.IntN(cols))
+			r.merge(CheckElement(c, a, b, rng.IntN(rows), rng.IntN(cols)))
 		}
 	}
 	return r
 }
 
-// compare adds one element to the report.
-func (r *Report) compare(c, a, b HostMatrix, i, j int) {
+// CheckElement is Check for the element in row i and column j alone.
+func CheckElement(c, a, b HostMatrix, i, j int) Report {
 	var sum, abs, flushed float64
 	k := a.layout().cols
 	for kk := range k {
-		x, y := a.value(i, kk), b.value(kk, j)
+		x, y := a.Value(i, kk), b.Value(kk, j)
 		sum += x * y
 		abs += math.Abs(x * y)
 		if math.Abs(x) < minNormalF32 || math.Abs(y) < minNormalF32 {
@@ -107,7 +107,7 @@ func (r *Report) compare(c, a, b HostMatrix, i, j int) {
 	} else {
 		bound += unitF32 * math.Abs(sum)
 	}
-	one := Report{Checked: 1, Row: i, Col: j, Got: c.value(i, j), Want: sum, Bound: bound}
+	one := Report{Checked: 1, Elements: 1, Row: i, Col: j, Got: c.Value(i, j), Want: sum, Bound: bound}
 	if math.Abs(sum)-bound >= overflow {
 		one.Want = math.Copysign(math.Inf(1), sum)
 	}
@@ -121,7 +121,7 @@ func (r *Report) compare(c, a, b HostMatrix, i, j int) {
 		one.MaxError = math.Abs(got - want)
 		one.Ratio = one.MaxError / bound
 	}
-	r.merge(one)
+	return one
 }
 
 func (r *Report) merge(other Report) {

@@ -100,11 +100,11 @@ type Operand interface {
 // A HostMatrix is a Matrix of any element type.
 type HostMatrix interface {
 	Operand
+	Value(i, j int) float64
 	length() int
-	pack(dst []byte)        // the elements in row-major order without gaps
-	unpack(src []byte)      // the reverse
-	bytes() []byte          // the memory from the first element to the last
-	value(i, j int) float64 // one element
+	pack(dst []byte)   // the elements in row-major order without gaps
+	unpack(src []byte) // the reverse
+	bytes() []byte     // the memory from the first element to the last
 }
 
 var (
@@ -135,7 +135,8 @@ func (m Matrix[T]) unpack(src []byte) {
 	}
 }
 
-func (m Matrix[T]) value(i, j int) float64 {
+// Value is the element in row i and column j as a float64, which is exact.
+func (m Matrix[T]) Value(i, j int) float64 {
 	switch v := any(m.At(i, j)).(type) {
 	case float16.Float16:
 		return float64(v.Float32())
