@@ -27,10 +27,11 @@ const (
 // A device serializes all calls with one lock, also across a wait:
 // wgpu-native holds its own locks then in any case.
 type device struct {
-	adapter gpu.Adapter
-	dev     *wgpu.Device
-	queue   *wgpu.Queue
-	errors  errorSink
+	adapter  gpu.Adapter
+	instance *wgpu.Instance
+	dev      *wgpu.Device
+	queue    *wgpu.Queue
+	errors   errorSink
 
 	mu        sync.Mutex
 	closed    bool
@@ -42,16 +43,18 @@ type device struct {
 
 var _ gpu.Device = (*device)(nil)
 
-func newDevice(a gpu.Adapter, dev *wgpu.Device) (*device, error) {
+// newDevice takes the instance and the device over.
+func newDevice(a gpu.Adapter, instance *wgpu.Instance, dev *wgpu.Device) *device {
 	a.Limits = limits(dev.GetLimits().Limits)
 	return &device{
 		adapter:   a,
+		instance:  instance,
 		dev:       dev,
 		queue:     dev.GetQueue(),
 		errors:    watch(dev),
 		buffers:   map[*buffer]struct{}{},
 		pipelines: map[*pipeline]struct{}{},
-	}, nil
+	}
 }
 
 func (d *device) Adapter() gpu.Adapter { return d.adapter }
@@ -345,6 +348,7 @@ func (d *device) Close() error {
 	}
 	d.queue.Release()
 	d.dev.Release()
+	d.instance.Release()
 	d.errors.free()
 	d.closed = true
 	return nil

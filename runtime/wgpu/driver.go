@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	goruntime "runtime"
-	"sync"
 
 	"github.com/rajveermalviya/go-webgpu/wgpu"
 
@@ -18,13 +17,14 @@ type Driver struct{}
 
 var _ gpu.Driver = Driver{}
 
-// instance is the process's connection to the graphics system. There is one,
-// since each would load the system's drivers again.
-var instance = sync.OnceValue(func() *wgpu.Instance {
+// newInstance is a connection to the graphics system. Each device has its own:
+// wgpu-native 0.17 keeps a released device, with its memory, for as long as
+// the instance it came from lives. The caller releases it.
+func newInstance() *wgpu.Instance {
 	// Everything that is logged also arrives as an error.
 	wgpu.SetLogLevel(wgpu.LogLevel_Off)
 	return wgpu.CreateInstance(&wgpu.InstanceDescriptor{Backends: backends})
-})
+}
 
 // backends leaves out OpenGL, whose start-up prints to stderr.
 const backends = wgpu.InstanceBackend_Vulkan | wgpu.InstanceBackend_Metal | wgpu.InstanceBackend_DX12
@@ -34,7 +34,9 @@ func (Driver) Name() string { return "wgpu" }
 
 // Adapters implements gpu.Driver.
 func (Driver) Adapters(context.Context) ([]gpu.Adapter, error) {
-	handles := enumerate()
+	instance := newInstance()
+	defer instance.Release()
+	handles := enumerate(instance)
 	defer release(handles)
 	if len(handles) == 0 {
 		return nil, fmt.Errorf("wgpu: %w: %s", gpu.ErrNoAdapter, advice())
@@ -46,8 +48,8 @@ func (Driver) Adapters(context.Context) ([]gpu.Adapter, error) {
 	return adapters, nil
 }
 
-func enumerate() []*wgpu.Adapter {
-	return instance().EnumerateAdapters(&wgpu.InstanceEnumerateAdapterOptons{Backends: backends})
+func enumerate(instance *wgpu.Instance) []*wgpu.Adapter {
+	return instance.EnumerateAdapters(&wgpu.InstanceEnumerateAdapterOptons{Backends: backends})
 }
 
 func release(adapters []*wgpu.Adapter) {
@@ -107,23 +109,37 @@ func limits(l wgpu.Limits) gpu.Limits {
 }
 
 // Open implements gpu.Driver.
-func (Driver) Open(_ context.Context, a gpu.Adapter) (gpu.Device, error) {
-	handles := enumerate()
+func (Driver) Open(ctx context.Context, a gpu.Adapter) (gpu.Device, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	instance := newInstance()
+	dev, err := openDevice(instance, a)
+	if err != nil {
+		instance.Release()
+		return nil, fmt.Errorf("wgpu: %w", err)
+	}
+	return newDevice(a, instance, dev), nil
+}
+
+func openDevice(instance *wgpu.Instance, a gpu.Adapter) (*wgpu.Device, error) {
+	handles := enumerate(instance)
 	defer release(handles)
 	if a.Index < 0 || a.Index >= len(handles) {
-		return nil, fmt.Errorf("wgpu: %w: adapter %d of %d", gpu.ErrNoAdapter, a.Index, len(handles))
+		return nil, fmt.Errorf("%w: adapter %d of %d", gpu.ErrNoAdapter, a.Index, len(handles))
 	}
 	h := handles[a.Index]
 	if got := describe(a.Index, h); got.Name != a.Name {
-		return nil, fmt.Errorf("wgpu: %w: adapter %d is now %q, was %q", gpu.ErrNoAdapter, a.Index, got.Name, a.Name)
+		return nil, fmt.Errorf("%w: adapter %d is now %q, was %q", gpu.ErrNoAdapter, a.Index, got.Name, a.Name)
 	}
 	// Without a request the device has WebGPU's defaults, whatever the adapter.
 	all := wgpu.RequiredLimits{Limits: h.GetLimits().Limits}
-	dev, err := h.RequestDevice(&wgpu.DeviceDescriptor{Label: "wgemm", RequiredLimits: &all})
-	if err != nil {
-		if dev, err = h.RequestDevice(nil); err != nil {
-			return nil, fmt.Errorf("wgpu: %s: %w", a.Name, err)
-		}
+	if dev, err := h.RequestDevice(&wgpu.DeviceDescriptor{Label: "wgemm", RequiredLimits: &all}); err == nil {
+		return dev, nil
 	}
-	return newDevice(a, dev)
+	dev, err := h.RequestDevice(nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.Name, err)
+	}
+	return dev, nil
 }
