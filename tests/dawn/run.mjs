@@ -1,0 +1,64 @@
+// Runs a Go js/wasm program in Node on Dawn's WebGPU, as go test's -exec:
+//
+//   (cd tests/dawn && npm ci)
+//   GOOS=js GOARCH=wasm go test -exec="node --stack-size=8192 $PWD/tests/dawn/run.mjs" ./...
+//
+// WGEMM_DAWN holds Dawn's options, separated by spaces, for instance
+// "backend=vulkan enable-dawn-features=allow_unsafe_apis,vulkan_enable_f16_on_nvidia".
+
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import os from 'node:os';
+import path from 'node:path';
+
+// Go's js/wasm programs get at most 8 KiB of arguments and environment.
+const maxEnvironment = 8 << 10;
+
+// environment returns the variables that tests may need, as far as they fit
+// beside the arguments; the longest are left out first.
+function environment(argv) {
+  const size = (text) => Buffer.byteLength(text) + 16; // its end, alignment and a pointer
+  let room = maxEnvironment - argv.reduce((sum, arg) => sum + size(arg), 0);
+  const passed = Object.entries({ TMPDIR: os.tmpdir(), ...process.env })
+    .filter(([name]) => /^(GO.*|WGEMM_.*|HOME|PATH|PWD|TMPDIR|CI|TERM)$/.test(name))
+    .sort(([, a], [, b]) => a.length - b.length)
+    .filter(([name, value]) => (room -= size(`${name}=${value}`)) >= 0);
+  return Object.fromEntries(passed);
+}
+
+const argv = process.argv.slice(2);
+if (argv.length === 0) {
+  console.error('usage: node --stack-size=8192 run.mjs PROGRAM.wasm [ARGUMENT]...');
+  process.exit(2);
+}
+
+process.env.XDG_RUNTIME_DIR ??= os.tmpdir(); // Vulkan drivers complain without it
+const { create, globals } = await import('webgpu').catch((err) => {
+  console.error(`${err.message}: run "npm ci" in ${import.meta.dirname ?? 'tests/dawn'} first`);
+  process.exit(1);
+});
+Object.assign(globalThis, globals);
+// Newer versions of Node have a navigator, whose properties are read-only.
+if (globalThis.navigator === undefined) Object.defineProperty(globalThis, 'navigator', { value: {} });
+// Dawn lives as long as this object is reachable: Node crashes when it is
+// collected before.
+Object.defineProperty(globalThis.navigator, 'gpu', {
+  value: create((process.env.WGEMM_DAWN ?? '').split(' ').filter(Boolean)),
+});
+
+const require = createRequire(import.meta.url);
+globalThis.require = require;
+globalThis.fs = require('node:fs');
+globalThis.path = path;
+const goroot = process.env.GOROOT || execFileSync('go', ['env', 'GOROOT'], { encoding: 'utf8' }).trim();
+require(path.join(goroot, 'lib/wasm/wasm_exec.js'));
+
+const go = new Go();
+go.argv = argv;
+go.env = environment(argv);
+go.exit = (code) => process.exit(code);
+const { instance } = await WebAssembly.instantiate(readFileSync(argv[0]), go.importObject);
+// A pending promise of Dawn does not keep Node alive.
+setInterval(() => {}, 1 << 30);
+await go.run(instance);
