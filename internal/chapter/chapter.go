@@ -32,9 +32,9 @@ type Example struct {
 	Draw    bool // small enough for a drawing of the tile walk
 	Runs    []Run
 
-	// What is uploaded: A and B, or the larger matrices whose first rows and
-	// columns they are.
-	parentA, parentB gemm.HostMatrix
+	// The matrices whose first rows and columns A and B are: A and B
+	// themselves, or larger ones.
+	ParentA, ParentB gemm.HostMatrix
 }
 
 // A Tile is the block of C of one workgroup and the depth of a slice of K.
@@ -119,10 +119,10 @@ func Examples() ([]Example, error) {
 	examples := []Example{walk, trap, awkward, hidden(), deep}
 	for i := range examples {
 		x := &examples[i]
-		x.M, x.K = shape(x.A)
-		_, x.N = shape(x.B)
-		if x.parentA == nil {
-			x.parentA, x.parentB = x.A, x.B
+		x.M, x.K = Shape(x.A)
+		_, x.N = Shape(x.B)
+		if x.ParentA == nil {
+			x.ParentA, x.ParentB = x.A, x.B
 		}
 	}
 	return examples, nil
@@ -137,7 +137,7 @@ func hidden() Example {
 		Lesson: fmt.Sprintf("A is the left 4 x 5 of a 4 x 8 matrix and B the upper 5 x 4 of an 8 x 4 one; all else is %d. The last slice reaches 3 elements past k = 5, so without the mask on K each element of C gains about 3 times %d squared, and no error is raised.", sentinel, sentinel),
 		Tile:   four, Draw: true,
 		A: a.View(0, 0, 4, 5), B: b.View(0, 0, 5, 4),
-		parentA: a, parentB: b,
+		ParentA: a, ParentB: b,
 		Runs: []Run{tiled(four), faulty("mask on K left out", four, "NO_K_MASK")},
 	}
 	for _, part := range []gemm.Matrix[float32]{a.View(0, 0, 4, 5), b.View(0, 0, 5, 4)} {
@@ -186,7 +186,8 @@ func input(name string) (gemm.Matrix[float16.Float16], error) {
 	return gemm.NewMatrix(f.Rows, f.Cols, values), nil
 }
 
-func shape(m gemm.HostMatrix) (rows, cols int) {
+// Shape is the number of rows and columns of a matrix of an example.
+func Shape(m gemm.HostMatrix) (rows, cols int) {
 	switch m := m.(type) {
 	case gemm.Matrix[float32]:
 		return m.Rows, m.Cols
@@ -208,12 +209,12 @@ func (x Example) Reference(i, j int) float64 {
 // Run computes one of x.Runs on an engine.
 func (x Example) Run(ctx context.Context, e *gemm.Engine, run Run) (Outcome, error) {
 	out := Outcome{Run: run}
-	a, err := e.Upload(ctx, x.parentA)
+	a, err := e.Upload(ctx, x.ParentA)
 	if err != nil {
 		return out, err
 	}
 	defer a.Close()
-	b, err := e.Upload(ctx, x.parentB)
+	b, err := e.Upload(ctx, x.ParentB)
 	if err != nil {
 		return out, err
 	}

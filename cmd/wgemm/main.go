@@ -1,0 +1,148 @@
+// Command wgemm multiplies matrices on a GPU. Run wgemm help for its use.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wgemm/wgemm/gemm"
+	"github.com/wgemm/wgemm/internal/matfile"
+	gpu "github.com/wgemm/wgemm/runtime"
+	"github.com/wgemm/wgemm/wgsl"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
+	done := make(chan int, 1)
+	go func() { done <- run(ctx, os.Args[1:], os.Stdout, os.Stderr) }()
+	select {
+	case code := <-done:
+		os.Exit(code)
+	case <-ctx.Done():
+	}
+	select {
+	case code := <-done:
+		os.Exit(code)
+	case <-time.After(grace):
+		fmt.Fprintln(os.Stderr, interrupted)
+		os.Exit(exitFailed)
+	}
+}
+
+// grace is how long an interrupted command may take to clean up. A dispatch
+// that runs on a device, or a read from a pipe, cannot be called back.
+const grace = time.Second
+
+const interrupted = "wgemm: interrupted"
+
+// Exit statuses, as the help lists them.
+const (
+	exitDone     = 0
+	exitFailed   = 1
+	exitUsage    = 2
+	exitDiffers  = 3
+	exitNoDevice = 4
+)
+
+const exitHelp = `EXIT STATUS
+  0  done
+  1  failed
+  2  wrong use or wrong input
+  3  results differ
+  4  no such device`
+
+// run is main without the process around it: it returns the exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	if errors.Is(err, context.Canceled) {
+		fmt.Fprintln(stderr, interrupted)
+		return exitFailed
+	}
+	fmt.Fprintln(stderr, "wgemm:", err)
+	return status(err)
+}
+
+// A usageError is wrong use of the command: exit status 2.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// errDiffers says that a result is outside its error bound: exit status 3.
+var errDiffers = errors.New("results differ")
+
+func status(err error) int {
+	var (
+		usage  usageError
+		format *matfile.FormatError
+		shape  *gemm.ShapeError
+		param  *wgsl.ParamError
+	)
+	switch {
+	case errors.Is(err, errDiffers):
+		return exitDiffers
+	case errors.Is(err, gpu.ErrNoAdapter), errors.Is(err, gpu.ErrUnsupported):
+		return exitNoDevice
+	case errors.As(err, &usage), errors.As(err, &format), errors.As(err, &shape), errors.As(err, &param),
+		errors.Is(err, fs.ErrNotExist):
+		return exitUsage
+	default:
+		return exitFailed
+	}
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "wgemm",
+		Short: "Multiply matrices on the GPU, through WebGPU",
+		Long: `wgemm multiplies matrices on the GPU, through WebGPU: on any graphics card
+with a Vulkan, Metal or Direct3D 12 driver, on a software adapter, or on the CPU.`,
+		Example: `  wgemm run a.npy b.npy -o c.npy     multiply two files
+  wgemm info                         what it would run on, and why
+  wgemm demo                         the blocked matrix product, step by step`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w (%s --help lists the flags)", err, cmd.CommandPath())
+	})
+	root.CompletionOptions.HiddenDefaultCmd = false
+	root.AddCommand(newRunCmd(), newInfoCmd(), newDemoCmd(), newVersionCmd())
+	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitHelp + "\n")
+	for _, c := range append(root.Commands(), root) {
+		if c.Args != nil {
+			c.Args = wrongArgs(c.Args)
+		}
+	}
+	return root
+}
+
+// wrongArgs makes errors about arguments wrong use.
+func wrongArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usagef("%w (%s --help shows the use)", err, cmd.CommandPath())
+		}
+		return nil
+	}
+}

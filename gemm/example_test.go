@@ -1,0 +1,89 @@
+package gemm_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/wgemm/wgemm/gemm"
+	"github.com/wgemm/wgemm/runtime/open"
+)
+
+// Multiply two matrices on whatever device is there.
+func Example() {
+	ctx := context.Background()
+	engine := gemm.NewCPU()
+	if dev, choice, err := open.Device(ctx, ""); err == nil {
+		engine = gemm.New(dev)
+		log.Println("on", choice.Adapter)
+	}
+	defer engine.Close()
+
+	a := gemm.NewMatrix(2, 3, []float32{
+		1, 2, 3,
+		4, 5, 6,
+	})
+	b := gemm.NewMatrix(3, 2, []float32{
+		1, 0,
+		0, 1,
+		1, 1,
+	})
+	c := gemm.NewMatrix[float32](2, 2, nil)
+	if err := engine.Multiply(ctx, c, a, b); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(c.Data)
+	// Output: [4 5 10 11]
+}
+
+// Upload weights once and use them in many products; results stay on the
+// device until they are wanted.
+func ExampleEngine_Upload() {
+	ctx := context.Background()
+	engine := gemm.NewCPU() // or gemm.New(dev)
+	defer engine.Close()
+
+	weights, err := engine.Upload(ctx, gemm.NewMatrix(2, 2, []float32{0, 1, 1, 0}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer weights.Close()
+	hidden, err := engine.NewMatrix(gemm.F32, 1, 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hidden.Close()
+
+	for _, x := range [][]float32{{1, 2}, {3, 4}} {
+		y := gemm.NewMatrix[float32](1, 2, nil)
+		if err := engine.Multiply(ctx, hidden, gemm.NewMatrix(1, 2, x), weights); err != nil {
+			log.Fatal(err)
+		}
+		if err := engine.Multiply(ctx, y, hidden, weights.Transposed()); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(y.Data)
+	}
+	// Output:
+	// [1 2]
+	// [3 4]
+}
+
+// A view is a part of a larger matrix, and a transposed one costs nothing.
+func ExampleMatrix_View() {
+	engine := gemm.NewCPU() // or gemm.New(dev)
+	defer engine.Close()
+
+	big := gemm.NewMatrix(3, 3, []float32{
+		1, 2, 3,
+		4, 5, 6,
+		7, 8, 9,
+	})
+	corner := big.View(1, 1, 2, 2)
+	c := gemm.NewMatrix[float32](2, 2, nil)
+	if err := engine.Multiply(context.Background(), c, corner, corner.Transposed()); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(c.Data)
+	// Output: [61 94 94 145]
+}

@@ -1,0 +1,97 @@
+//go:build !js
+
+package tests
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+	"testing"
+)
+
+// buildCommand builds cmd/wgemm with additions to the environment and returns
+// its path.
+func buildCommand(t *testing.T, env ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "wgemm")
+	if goruntime.GOOS == "windows" {
+		path += ".exe"
+	}
+	cmd := exec.Command("go", "build", "-o", path, "../cmd/wgemm")
+	cmd.Env = append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return path
+}
+
+// start runs a program and returns its exit status and what it printed.
+func start(t *testing.T, env []string, name string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if ee, ok := errors.AsType[*exec.ExitError](err); ok {
+		return ee.ExitCode(), out.String(), errs.String()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return 0, out.String(), errs.String()
+}
+
+// Without a GPU driver, without a Vulkan loader and in a build without cgo the
+// command says so once and computes on the CPU; asked for the GPU it exits 4
+// and says what is missing.
+func TestCommandWithoutDevice(t *testing.T) {
+	t.Parallel()
+	if goruntime.GOOS != "linux" {
+		t.Skip("the ways to take a driver away below are those of Vulkan on Linux")
+	}
+	withCgo, withoutCgo := buildCommand(t), buildCommand(t, "CGO_ENABLED=0")
+	noLoader := t.TempDir() // a loader that does not load comes first in the search
+	if err := os.WriteFile(filepath.Join(noLoader, "libvulkan.so.1"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, command string
+		env           string
+		missing       string
+	}{
+		{"no driver", withCgo, "VK_ICD_FILENAMES=" + os.DevNull, "install the Vulkan loader and a Vulkan driver"},
+		{"no loader", withCgo, "LD_LIBRARY_PATH=" + noLoader, "install the Vulkan loader and a Vulkan driver"},
+		{"no cgo", withoutCgo, "", "it needs cgo"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			env := []string{"WGEMM_DEVICE=", "WGEMM_ADAPTER=", tc.env}
+			out := filepath.Join(t.TempDir(), "c.npy")
+			args := []string{"run", "../testdata/demo/a.npy", "../testdata/demo/b.npy", "-o", out, "--check"}
+			code, stdout, stderr := start(t, env, tc.command, args...)
+			if code != 0 || !strings.Contains(stdout, "right: 7680 of 7680 elements") || !strings.Contains(stdout, "the CPU path") {
+				t.Errorf("run: exit %d: %s%s", code, stdout, stderr)
+			}
+			if strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "wgemm: note: computing on the CPU: ") || !strings.Contains(stderr, tc.missing) {
+				t.Errorf("run: not one notice with %q: %q", tc.missing, stderr)
+			}
+			code, stdout, stderr = start(t, env, tc.command, append(args, "--device", "wgpu")...)
+			if code != 4 || stdout != "" || strings.Count(stderr, "\n") != 1 || (tc.env != "" && !strings.Contains(stderr, tc.missing)) {
+				t.Errorf("run --device wgpu: exit %d: %s%s", code, stdout, stderr)
+			}
+			code, stdout, stderr = start(t, env, tc.command, "demo")
+			if code != 0 || !strings.Contains(stdout, "0.001974425897060428") || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("demo: exit %d: %s", code, stderr)
+			}
+			code, stdout, stderr = start(t, env, tc.command, "info")
+			if code != 0 || !strings.Contains(stdout, "auto takes the CPU path: ") || stderr != "" {
+				t.Errorf("info: exit %d: %s%s", code, stdout, stderr)
+			}
+		})
+	}
+}
