@@ -1,0 +1,242 @@
+//go:build !js
+
+// Command report runs the tests on the three WebGPU implementations and prints
+// one table: implementation, adapter, tests run, passed, failed, and skipped
+// with reasons. It fails if a test does, or if an implementation is missing.
+//
+//	go run ./tests/report                    all three
+//	go run ./tests/report dawn -run Shapes   one, with flags for go test
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// An implementation is a way to run the tests.
+type implementation struct {
+	name    string
+	js      bool                     // built with GOOS=js
+	require string                   // the driver without which tests fail, not skip
+	prepare func(root string) error  // checks and builds what it takes
+	exec    func(root string) string // value of go test's -exec
+	args    []string                 // flags and packages for go test
+}
+
+var implementations = []implementation{
+	{
+		name:    "wgpu-native",
+		require: "wgpu,chromium",
+		args:    []string{"./..."},
+	},
+	{
+		name:    "dawn",
+		js:      true,
+		require: "browser",
+		prepare: func(root string) error {
+			if _, err := os.Stat(filepath.Join(root, "tests/dawn/node_modules/webgpu")); err != nil {
+				return fmt.Errorf("%w (make setup installs it)", err)
+			}
+			return nil
+		},
+		exec: func(root string) string {
+			return "node --stack-size=8192 " + filepath.Join(root, "tests/dawn/run.mjs")
+		},
+		args: []string{"./runtime/...", "./gemm", "./wgsl", "./internal/...", "./tests"},
+	},
+	{
+		// SwiftShader is slow, hence -short; a page has no files, hence only
+		// the packages whose tests need none.
+		name:    "chromium",
+		js:      true,
+		require: "browser",
+		prepare: func(root string) error {
+			return command(root, nil, "go", "build", "-o", "bin/chromium", "./tests/chromium").Run()
+		},
+		exec: func(root string) string { return filepath.Join(root, "bin/chromium") },
+		args: []string{"-short", "./runtime/browser", "./internal/chapter", "./tests"},
+	},
+}
+
+func command(root string, env []string, name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Env, cmd.Stderr = root, append(os.Environ(), env...), os.Stderr
+	return cmd
+}
+
+// A result is a row of the table.
+type result struct {
+	name, adapter           string
+	passed, failed, skipped int
+	reasons                 []string // of the skipped
+	err                     error    // why the run as a whole failed
+}
+
+func main() {
+	if err := report(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "report:", err)
+		os.Exit(1)
+	}
+}
+
+func report(args []string, out io.Writer) error {
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	chosen := implementations
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		chosen = slices.DeleteFunc(slices.Clone(chosen), func(i implementation) bool { return i.name != args[0] })
+		if len(chosen) == 0 {
+			return fmt.Errorf("no implementation %q", args[0])
+		}
+		args = args[1:]
+	}
+	var results []result
+	for _, i := range chosen {
+		fmt.Fprintf(out, "== %s\n", i.name)
+		results = append(results, i.run(root, args, out))
+	}
+	return table(results, out)
+}
+
+// run runs the tests of one implementation and prints the lines of packages
+// and the output of failed ones.
+func (i implementation) run(root string, flags []string, out io.Writer) result {
+	r := result{name: i.name}
+	if i.prepare != nil {
+		if r.err = i.prepare(root); r.err != nil {
+			return r
+		}
+	}
+	// Results depend on the device, which the test cache does not know.
+	args := []string{"test", "-count=1", "-json"}
+	env := []string{"WGEMM_REQUIRE=" + i.require}
+	if i.js {
+		args = append(args, "-exec", i.exec(root))
+		env = append(env, "GOOS=js", "GOARCH=wasm")
+	}
+	cmd := command(root, env, "go", append(append(args, flags...), i.args...)...)
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		r.err = err
+		return r
+	}
+	r.read(stdout, out)
+	switch err := cmd.Wait(); {
+	case r.failed > 0:
+		r.err = fmt.Errorf("%d tests failed", r.failed)
+	case err != nil:
+		r.err = fmt.Errorf("go test: %w", err)
+	case r.adapter == "" && len(flags) == 0:
+		r.err = errors.New("no test ran on an adapter")
+	}
+	return r
+}
+
+// An event is a line of go test -json.
+type event struct {
+	Action, Package, Test, Output string
+	Elapsed                       float64
+}
+
+// read counts what the tests did. Output is kept for each test until it is
+// known whether it is wanted.
+func (r *result) read(events io.Reader, out io.Writer) {
+	type key struct{ pkg, test string }
+	output := map[key]*strings.Builder{}
+	lines := bufio.NewScanner(events)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			fmt.Fprintln(out, lines.Text()) // not of a test: a build's message
+			continue
+		}
+		k := key{e.Package, e.Test}
+		if output[k] == nil {
+			output[k] = &strings.Builder{}
+		}
+		switch e.Action {
+		case "output", "build-output":
+			output[k].WriteString(e.Output)
+			if _, adapter, ok := strings.Cut(e.Output, ": adapter: "); ok && r.adapter == "" {
+				r.adapter = strings.TrimSpace(adapter)
+			}
+		case "pass", "fail", "skip":
+			r.count(e, output[k].String(), out)
+			delete(output, k)
+		}
+	}
+}
+
+func (r *result) count(e event, output string, out io.Writer) {
+	pkg := strings.TrimPrefix(e.Package, "github.com/wgemm/wgemm/")
+	switch {
+	case e.Test == "" && e.Action == "fail":
+		fmt.Fprintf(out, "%sFAIL  %s  %.1f s\n", output, pkg, e.Elapsed)
+	case e.Test == "" && e.Action == "pass":
+		fmt.Fprintf(out, "ok    %s  %.1f s\n", pkg, e.Elapsed)
+	case e.Test == "": // no test files
+	case e.Action == "pass":
+		r.passed++
+	case e.Action == "fail":
+		r.failed++
+		fmt.Fprint(out, output)
+	default:
+		r.skipped++
+		r.reasons = append(r.reasons, fmt.Sprintf("%s %s: %s", pkg, e.Test, reason(output)))
+	}
+}
+
+// reason is the message of a skipped test.
+func reason(output string) string {
+	for line := range strings.SplitSeq(output, "\n") {
+		if _, place, ok := strings.Cut(line, ".go:"); ok {
+			_, message, _ := strings.Cut(place, ": ")
+			return message
+		}
+	}
+	return "no reason given"
+}
+
+// table prints the rows, the reasons of what was skipped and the sums, and
+// returns an error if anything failed.
+func table(results []result, out io.Writer) error {
+	fmt.Fprintln(out)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "implementation\tadapter\trun\tpassed\tfailed\tskipped")
+	var passed, failed, skipped int
+	var errs []error
+	for _, r := range results {
+		adapter := r.adapter
+		if adapter == "" {
+			adapter = "none"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\n", r.name, adapter, r.passed+r.failed+r.skipped, r.passed, r.failed, r.skipped)
+		passed, failed, skipped = passed+r.passed, failed+r.failed, skipped+r.skipped
+		if r.err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", r.name, r.err))
+		}
+	}
+	w.Flush()
+	for _, r := range results {
+		for _, reason := range r.reasons {
+			fmt.Fprintf(out, "skipped on %s: %s\n", r.name, reason)
+		}
+	}
+	fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped\n", passed, max(failed, len(errs)), skipped)
+	return errors.Join(errs...)
+}
