@@ -5,7 +5,7 @@ import gpu "github.com/wgemm/wgemm/runtime"
 // A ShapeError reports an argument that does not fit: the call is wrong,
 // whatever the device.
 type ShapeError struct {
-	Arg    string // "A", "B" or "C"
+	Arg    string // "A", "B", "C", or what else is wrong, as a message's subject
 	Reason string
 }
 

@@ -77,15 +77,15 @@ func (p Plan) Name() string {
 	return p.Variant.Name
 }
 
-// Slices is the number of turns of the loop over K in each workgroup, where
-// the variant has one.
+// Slices is the number of slices of K that each workgroup walks through; 0 for
+// a kernel that does not cut K.
 func (p Plan) Slices() int {
 	if p.Variant != nil {
 		if bk, ok := p.Variant.Const("BK"); ok {
 			return ceilDiv(p.K, int(bk))
 		}
 	}
-	return 1
+	return 0
 }
 
 // fits returns an error for matrices that are not those of the plan.
@@ -148,7 +148,7 @@ func choose(p problem, software bool) (string, wgsl.Params) {
 	return "gemm_tiled", params
 }
 
-// specialize adds to the parameters what follows from the element types.
+// specialize adds to the tunables what follows from the element types.
 func specialize(kernel string, params wgsl.Params, p problem) (*wgsl.Variant, error) {
 	types := wgsl.Params{"IN_F16": 0, "OUT_F16": 0}
 	for name := range types {

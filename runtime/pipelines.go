@@ -31,8 +31,8 @@ func NewPipelines(dev Device, max int) *Pipelines {
 }
 
 // Use calls f with the pipeline of s, which is compiled if need be. The
-// pipeline is f's until f returns, and no other call runs meanwhile: f should
-// submit and not wait. Shaders are told apart by label and source.
+// pipeline is f's until f returns, and no other call of Use runs meanwhile.
+// Shaders are told apart by label and source.
 func (c *Pipelines) Use(ctx context.Context, s Shader, f func(Pipeline) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -74,7 +74,7 @@ func TestCommandWithoutDevice(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "c.npy")
 			args := []string{"run", "../testdata/demo/a.npy", "../testdata/demo/b.npy", "-o", out, "--check"}
 			code, stdout, stderr := start(t, env, tc.command, args...)
-			if code != 0 || !strings.Contains(stdout, "right: 7680 of 7680 elements") || !strings.Contains(stdout, "the CPU path") {
+			if code != 0 || !strings.Contains(stdout, "right: compared 7680 of 7680 elements") || !strings.Contains(stdout, "the CPU path") {
 				t.Errorf("run: exit %d: %s%s", code, stdout, stderr)
 			}
 			if strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "wgemm: note: computing on the CPU: ") || !strings.Contains(stderr, tc.missing) {

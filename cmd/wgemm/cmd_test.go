@@ -193,7 +193,7 @@ func TestRunReports(t *testing.T) {
 			t.Fatalf("%v in %s", err, stdout)
 		}
 		if r.M != 40 || r.N != 30 || r.K != 20 || r.Device != device || r.DType != "f32" || r.Output != out ||
-			r.Kernel != "gemm_tiled/BM=8,BN=8,BK=4,TM=4,TN=4" || r.Grid != [3]uint32{4, 5, 1} || r.Slices != 5 ||
+			r.Variant != "gemm_tiled/BM=8,BN=8,BK=4,TM=4,TN=4" || r.Grid != [2]uint32{5, 4} || r.Slices != 5 ||
 			(r.Adapter == "") != (device == cpuName) {
 			t.Errorf("report %+v", r)
 		}
@@ -204,7 +204,7 @@ func TestRunReports(t *testing.T) {
 			t.Errorf("check %+v", r.Check)
 		}
 		code, stdout, _ = wgemm(t, "run", a, b, "-o", out, "--device", device, "--check")
-		if code != 0 || !strings.Contains(stdout, "right: 1200 of 1200 elements") || !strings.Contains(stdout, "GFLOP/s") {
+		if code != 0 || !strings.Contains(stdout, "right: compared 1200 of 1200 elements") || !strings.Contains(stdout, "GFLOP/s") {
 			t.Errorf("exit %d: %s", code, stdout)
 		}
 		// A wrong product is found, and the exit status says so.
@@ -419,7 +419,7 @@ func TestInfo(t *testing.T) {
 		t.Errorf("report %+v", r)
 	}
 	code, stdout, _ = wgemm(t, "info")
-	for _, want := range []string{dev.Adapter().Name, "type      ", "driver    ", "workgroup memory", "auto takes "} {
+	for _, want := range []string{dev.Adapter().Name, "type      ", "graphics  ", "workgroup memory", "auto takes "} {
 		if code != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("exit %d, %q is not in\n%s", code, want, stdout)
 		}

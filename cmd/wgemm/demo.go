@@ -30,11 +30,12 @@ result stands beside a float64 reference. On a terminal, wrong elements are red.
   wgemm demo --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			engine, place, err := where.open(cmd.Context(), cmd.ErrOrStderr())
+			engine, place, err := where.open(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer engine.Close()
+			place.noteTo(cmd.ErrOrStderr())
 			return demo(cmd.Context(), cmd.OutOrStdout(), engine, place, asJSON)
 		},
 	}
@@ -63,7 +64,7 @@ type demoExample struct {
 type demoResult struct {
 	Label    string      `json:"label"`
 	Faulty   bool        `json:"faulty"` // wrong on purpose
-	Kernel   string      `json:"kernel"`
+	Variant  string      `json:"variant"`
 	C        [][]float64 `json:"c"`
 	MaxError float64     `json:"max_error"` // against float64
 	Wrong    int         `json:"wrong"`     // elements outside their error bound

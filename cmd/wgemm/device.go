@@ -48,6 +48,15 @@ type place struct {
 	Device  string       `json:"device"`  // a driver's name, or "cpu"
 	Adapter *gpu.Adapter `json:"adapter"` // null for the CPU path
 	Reason  string       `json:"reason"`
+
+	note string // what a user should know of the choice, "" for nothing
+}
+
+// noteTo prints the note, if there is one, as one line.
+func (p place) noteTo(stderr io.Writer) {
+	if p.note != "" {
+		fmt.Fprintln(stderr, "wgemm: note:", p.note)
+	}
 }
 
 func (p place) String() string {
@@ -65,8 +74,8 @@ func (p place) adapterName() string {
 }
 
 // open makes an engine as chosen. A choice of auto that ends on a software
-// adapter or the CPU is noted on stderr, in one line.
-func (c deviceChoice) open(ctx context.Context, stderr io.Writer) (*gemm.Engine, place, error) {
+// adapter or the CPU is worth a note.
+func (c deviceChoice) open(ctx context.Context) (*gemm.Engine, place, error) {
 	driver := open.Driver()
 	switch c.device {
 	case cpuName:
@@ -78,14 +87,14 @@ func (c deviceChoice) open(ctx context.Context, stderr io.Writer) (*gemm.Engine,
 		dev, choice, err := open.Device(ctx, c.adapter)
 		switch {
 		case err == nil:
-			if c.device == "auto" && choice.Adapter.Type == gpu.Software {
-				fmt.Fprintf(stderr, "wgemm: note: %s is a software adapter, taken because %s; shaders run on the CPU\n", choice.Adapter.Name, choice.Reason)
-			}
 			a := dev.Adapter()
-			return gemm.New(dev), place{driver.Name(), &a, choice.Reason}, nil
+			where := place{Device: driver.Name(), Adapter: &a, Reason: choice.Reason}
+			if c.device == "auto" && a.Type == gpu.Software {
+				where.note = fmt.Sprintf("%s is a software adapter, taken because %s; shaders run on the CPU", a.Name, choice.Reason)
+			}
+			return gemm.New(dev), where, nil
 		case c.device == "auto" && c.adapter == "" && (errors.Is(err, gpu.ErrNoAdapter) || errors.Is(err, gpu.ErrUnsupported)):
-			fmt.Fprintf(stderr, "wgemm: note: computing on the CPU: %v\n", err)
-			return gemm.NewCPU(), place{Device: cpuName, Reason: err.Error()}, nil
+			return gemm.NewCPU(), place{Device: cpuName, Reason: err.Error(), note: "computing on the CPU: " + err.Error()}, nil
 		}
 		return nil, place{}, err
 	case "wgpu", "browser":

@@ -48,7 +48,7 @@ func info(ctx context.Context, stdout io.Writer, asJSON bool) error {
 		if err != nil {
 			return err
 		}
-		r.Auto = place{r.Driver, &choice.Adapter, choice.Reason}
+		r.Auto = place{Device: r.Driver, Adapter: &choice.Adapter, Reason: choice.Reason}
 	case errors.Is(err, gpu.ErrNoAdapter), errors.Is(err, gpu.ErrUnsupported):
 		r.Auto = place{Device: cpuName, Reason: err.Error()}
 	default:
@@ -61,7 +61,7 @@ func info(ctx context.Context, stdout io.Writer, asJSON bool) error {
 	for i, a := range r.Adapters {
 		fmt.Fprintf(&out, "adapter %d: %s\n", i, a.Name)
 		fmt.Fprintf(&out, "  type      %s\n", a.Type)
-		fmt.Fprintf(&out, "  driver    %s, %s, vendor %s, through %s\n", a.Backend, a.Version, a.Vendor, a.Driver)
+		fmt.Fprintf(&out, "  graphics  %s, %s, vendor %s, through %s\n", a.Backend, a.Version, a.Vendor, a.Driver)
 		fmt.Fprintf(&out, "  features  %s\n", orElse(strings.Join(a.Features, ", "), "none that wgemm uses"))
 		fmt.Fprintf(&out, "  limits    buffer %s, binding %s, workgroup memory %s\n",
 			size(a.Limits.MaxBufferSize), size(a.Limits.MaxStorageBufferBindingSize), size(uint64(a.Limits.MaxComputeWorkgroupStorageSize)))

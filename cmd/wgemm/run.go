@@ -31,7 +31,7 @@ type runOptions struct {
 	asJSON   bool
 	stdout   io.Writer
 	stderr   io.Writer
-	progress func(stage string) // tells what is being done, on a terminal
+	progress func(phase string) // tells what is being done, on a terminal
 }
 
 func newRunCmd() *cobra.Command {
@@ -56,9 +56,9 @@ f32. Sums are in binary32.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.a, o.b = args[0], args[1]
 			o.stdout, o.stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			stages := newStages(cmd.ErrOrStderr())
-			defer stages.done()
-			o.progress = stages.next
+			phases := newPhases(cmd.ErrOrStderr())
+			defer phases.done()
+			o.progress = phases.next
 			return runRun(cmd.Context(), o)
 		},
 	}
@@ -85,13 +85,13 @@ type runReport struct {
 	Device  string       `json:"device"`
 	Adapter string       `json:"adapter"` // "" for the CPU path
 	Type    string       `json:"adapter_type"`
-	Kernel  string       `json:"kernel"` // the variant
+	Variant string       `json:"variant"` // "gonum" for the CPU path
 	DType   string       `json:"dtype"`
 	M       int          `json:"m"`
 	N       int          `json:"n"`
 	K       int          `json:"k"`
-	Grid    [3]uint32    `json:"grid"`   // workgroups
-	Slices  int          `json:"slices"` // turns of the loop over K in each
+	Grid    [2]uint32    `json:"grid"`   // workgroups over rows and columns of C
+	Slices  int          `json:"slices"` // of K, in each workgroup
 	Seconds seconds      `json:"seconds"`
 	Clock   string       `json:"clock"`  // that measured compute: device or host
 	GFLOPS  float64      `json:"gflops"` // 2 m n k / compute / 1e9
@@ -145,7 +145,7 @@ func runRun(ctx context.Context, o *runOptions) error {
 			dtype = "f16"
 		}
 	}
-	engine, where, err := o.where.open(ctx, o.stderr)
+	engine, where, err := o.where.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,8 @@ func multiplyFiles[T gemm.Element](
 	if err != nil {
 		return j.explain(err)
 	}
-	r.Kernel, r.Grid, r.Slices = plan.Name(), plan.Grid, plan.Slices()
+	r.Variant, r.Grid, r.Slices = plan.Name(), [2]uint32{plan.Grid[1], plan.Grid[0]}, plan.Slices()
+	j.where.noteTo(j.stderr)
 	if r.M > 0 && r.N > 0 {
 		if err := compute(ctx, j, plan, hostC, hostA, hostB, &r); err != nil {
 			return j.explain(err)
@@ -335,12 +336,15 @@ func (r runReport) print(j job) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s: %d x %d %s, %s (%d x %d) times %s (%d x %d)\n", r.Output, r.M, r.N, r.DType, j.a, r.M, r.K, j.b, r.K, r.N)
 	fmt.Fprintf(&out, "  on       %s\n", j.where)
-	if r.Kernel != "" && r.Seconds.Compute > 0 {
-		if j.where.Adapter != nil {
-			fmt.Fprintf(&out, "  kernel   %s, %d x %d workgroups, %d slices of K\n", r.Kernel, r.Grid[1], r.Grid[0], r.Slices)
-		} else {
-			fmt.Fprintf(&out, "  kernel   %s\n", r.Kernel)
+	if r.Seconds.Compute > 0 {
+		fmt.Fprintf(&out, "  variant  %s", r.Variant)
+		if r.Grid[0] > 0 {
+			fmt.Fprintf(&out, ", %d x %d workgroups", r.Grid[0], r.Grid[1])
 		}
+		if r.Slices > 0 {
+			fmt.Fprintf(&out, ", %d slices of K", r.Slices)
+		}
+		fmt.Fprintf(&out, "\n")
 		fmt.Fprintf(&out, "  time     upload %s, compile %s, compute %s (%.3g GFLOP/s, %s clock), read-back %s\n",
 			duration(r.Seconds.Upload), duration(r.Seconds.Compile), duration(r.Seconds.Compute), r.GFLOPS, r.Clock, duration(r.Seconds.ReadBack))
 	}
@@ -349,7 +353,7 @@ func (r runReport) print(j job) error {
 		if !r.Check.Right() {
 			verdict = "WRONG"
 		}
-		fmt.Fprintf(&out, "  check    %s: %d of %d elements against float64, largest error %.3g, at most %.3g of its bound\n",
+		fmt.Fprintf(&out, "  check    %s: compared %d of %d elements with float64; largest error %.3g; largest error over its bound %.3g\n",
 			verdict, r.Check.Checked, r.Check.Elements, r.Check.MaxError, r.Check.Ratio)
 	}
 	_, err := io.WriteString(j.stdout, out.String())
@@ -360,15 +364,15 @@ func duration(seconds float64) string {
 	return time.Duration(seconds * 1e9).Round(10 * time.Microsecond).String()
 }
 
-// stages tells on a terminal what is being done; elsewhere it says nothing.
-type stages struct{ bar *progressbar.ProgressBar }
+// phases tells on a terminal what is being done; elsewhere it says nothing.
+type phases struct{ bar *progressbar.ProgressBar }
 
-func newStages(w io.Writer) *stages {
+func newPhases(w io.Writer) *phases {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return &stages{}
+		return &phases{}
 	}
-	return &stages{progressbar.NewOptions(-1,
+	return &phases{progressbar.NewOptions(-1,
 		progressbar.OptionSetWriter(f),
 		progressbar.OptionSpinnerType(14),
 		progressbar.OptionClearOnFinish(),
@@ -376,22 +380,22 @@ func newStages(w io.Writer) *stages {
 	)}
 }
 
-// next names the stage that begins; "" ends the last.
-func (s *stages) next(stage string) {
+// next names the phase that begins; "" ends the last.
+func (p *phases) next(phase string) {
 	switch {
-	case s.bar == nil:
-	case stage == "":
-		s.done()
+	case p.bar == nil:
+	case phase == "":
+		p.done()
 	default:
-		s.bar.Describe(stage)
+		p.bar.Describe(phase)
 	}
 }
 
 // done takes the line away. Calling it twice is allowed.
-func (s *stages) done() {
-	if s.bar != nil {
+func (p *phases) done() {
+	if p.bar != nil {
 		// Only a broken terminal makes it fail, and then there is nobody to tell.
-		_ = s.bar.Finish()
-		s.bar = nil
+		_ = p.bar.Finish()
+		p.bar = nil
 	}
 }

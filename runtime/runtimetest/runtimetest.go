@@ -166,7 +166,7 @@ func testAdapters(t *testing.T, driver gpu.Driver, dev gpu.Device) {
 		}
 	}
 	if got, want := dev.Adapter().Limits, adapters[a.Index].Limits; got != want {
-		t.Logf("granted limits differ from the adapter's: %+v, adapter %+v", got, want)
+		t.Errorf("granted limits %+v, want the adapter's %+v", got, want)
 	}
 	if _, err := driver.Open(t.Context(), gpu.Adapter{Index: len(adapters)}); !errors.Is(err, gpu.ErrNoAdapter) {
 		t.Errorf("opening an adapter that is not there: %v, want ErrNoAdapter", err)

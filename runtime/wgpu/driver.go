@@ -93,9 +93,14 @@ func describe(index int, h *wgpu.Adapter) gpu.Adapter {
 	return a
 }
 
+// maxBufferSize bounds what is asked for, far above any device's memory. NVIDIA
+// states 2^64 - 1, which is webgpu.h's value for a limit that is not asked for:
+// the device then has the default of 256 MiB.
+const maxBufferSize = 1 << 40
+
 func limits(l wgpu.Limits) gpu.Limits {
 	return gpu.Limits{
-		MaxBufferSize:                     l.MaxBufferSize,
+		MaxBufferSize:                     min(l.MaxBufferSize, maxBufferSize),
 		MaxStorageBufferBindingSize:       l.MaxStorageBufferBindingSize,
 		MaxUniformBufferBindingSize:       l.MaxUniformBufferBindingSize,
 		MaxStorageBuffersPerShaderStage:   l.MaxStorageBuffersPerShaderStage,
@@ -134,6 +139,7 @@ func openDevice(instance *wgpu.Instance, a gpu.Adapter) (*wgpu.Device, error) {
 	}
 	// Without a request the device has WebGPU's defaults, whatever the adapter.
 	all := wgpu.RequiredLimits{Limits: h.GetLimits().Limits}
+	all.Limits.MaxBufferSize = min(all.Limits.MaxBufferSize, maxBufferSize)
 	if dev, err := h.RequestDevice(&wgpu.DeviceDescriptor{Label: "wgemm", RequiredLimits: &all}); err == nil {
 		return dev, nil
 	}
