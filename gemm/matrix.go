@@ -78,9 +78,6 @@ func (m Matrix[T]) Transposed() Matrix[T] {
 // At is the element in row i and column j.
 func (m Matrix[T]) At(i, j int) T { return m.Data[i*m.RowStride+j*m.ColStride] }
 
-// dense reports whether the elements lie in row-major order without gaps.
-func (m Matrix[T]) dense() bool { return m.layout().dense() }
-
 func (m Matrix[T]) layout() layout { return layout{m.Rows, m.Cols, 0, m.RowStride, m.ColStride} }
 
 // DType is the type of m's elements.
@@ -166,6 +163,7 @@ type layout struct {
 
 func (l layout) empty() bool { return l.rows == 0 || l.cols == 0 }
 
+// dense reports whether the elements lie in row-major order without gaps.
 func (l layout) dense() bool { return l.row == l.cols && l.col == 1 }
 
 func (l layout) at(i, j int) int { return l.offset + i*l.row + j*l.col }

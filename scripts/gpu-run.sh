@@ -24,7 +24,7 @@ part ./wgemm run testdata/demo/a.npy testdata/demo/b.npy -o c.npy --check
 part native wgpu -test.run 'Conformance|Layout' -test.v
 part native chapter
 part native wgemm
-part native tests -test.skip 'Architecture|Command|Readme|Page'
+part native tests -test.skip 'Architecture|Command|Readme|Rationale|Links|Page'
 part on_dawn wgemm.wasm info
 part on_dawn wgemm.wasm run testdata/demo/a.npy testdata/demo/b.npy -o c.npy --check
 part on_dawn js/browser.wasm

@@ -25,11 +25,15 @@ var want = []struct {
 	{"a grid of tiles and a loop over K", "masked on M, N and K", "2 x 2", 2, 1.6e-5, false, "", false},
 	{"the trap: zero in the wrong place", "accumulator set to zero inside the loop", "2 x 2", 2, math.Inf(1), false, "", true},
 	{"sizes that no tile divides", "masked on M, N and K", "2 x 2", 2, 4e-6, false, "", false},
-	{"a mask left out", "masked on M, N and K", "1 x 1", 2, 1e-5, false,
-		"1.2 1.3 1.4 1.5 3.2 3.55 3.9 4.25 5.2 5.8 6.4 7.0 7.2 8.05 8.9 9.75", false},
-	{"a mask left out", "mask on K left out", "1 x 1", 2, math.Inf(1), false,
+	{
+		"a mask left out", "masked on M, N and K", "1 x 1", 2, 1e-5, false,
+		"1.2 1.3 1.4 1.5 3.2 3.55 3.9 4.25 5.2 5.8 6.4 7.0 7.2 8.05 8.9 9.75", false,
+	},
+	{
+		"a mask left out", "mask on K left out", "1 x 1", 2, math.Inf(1), false,
 		"2994004.0 2994004.25 2994004.5 2994004.5 2994006.25 2994006.5 2994006.75 2994007.25 " +
-			"2994008.25 2994009.0 2994009.5 2994010.0 2994010.25 2994011.0 2994012.0 2994012.75", true},
+			"2994008.25 2994009.0 2994009.5 2994010.0 2994010.25 2994011.0 2994012.0 2994012.75", true,
+	},
 	{"the precision of the accumulator", "binary32 accumulator", "1 x 1", 128, 9.737179152580211e-05, true, "", false},
 	{"the precision of the accumulator", "binary16 accumulator", "1 x 1", 128, 0.001974425897060428, true, "", true},
 }
