@@ -31,16 +31,20 @@ func (cpu) plan(p problem, o options) (Plan, error) {
 	if o.kernel == "" && len(o.params) == 0 {
 		return Plan{M: p.m, N: p.n, K: p.k, In: p.in, Out: p.out}, nil
 	}
-	unlimited := gpu.Limits{
-		MaxStorageBuffersPerShaderStage:   math.MaxUint32,
-		MaxComputeWorkgroupStorageSize:    math.MaxUint32,
-		MaxComputeInvocationsPerWorkgroup: math.MaxUint32,
-		MaxComputeWorkgroupSizeX:          math.MaxUint32,
-		MaxComputeWorkgroupSizeY:          math.MaxUint32,
-		MaxComputeWorkgroupSizeZ:          math.MaxUint32,
-		MaxComputeWorkgroupsPerDimension:  math.MaxUint32,
+	unlimited := gpu.Adapter{
+		Type:     gpu.Software,
+		Features: []string{"shader-f16"},
+		Limits: gpu.Limits{
+			MaxStorageBuffersPerShaderStage:   math.MaxUint32,
+			MaxComputeWorkgroupStorageSize:    math.MaxUint32,
+			MaxComputeInvocationsPerWorkgroup: math.MaxUint32,
+			MaxComputeWorkgroupSizeX:          math.MaxUint32,
+			MaxComputeWorkgroupSizeY:          math.MaxUint32,
+			MaxComputeWorkgroupSizeZ:          math.MaxUint32,
+			MaxComputeWorkgroupsPerDimension:  math.MaxUint32,
+		},
 	}
-	return makePlan(p, o, unlimited, true)
+	return makePlan(p, o, unlimited)
 }
 
 func (x cpu) elapsed(ctx context.Context, p Plan, c, a, b *DeviceMatrix) (time.Duration, gpu.Clock, error) {

@@ -14,21 +14,32 @@ func runKernel(p Plan, c, a, b *DeviceMatrix) {
 		v, ok := p.Variant.Const(name)
 		return ok && v != 0
 	}
-	noKMask, resetAcc, f16Acc := on("NO_K_MASK"), on("RESET_ACC"), on("F16_ACC")
+	noMMask, noNMask, noKMask := on("NO_M_MASK"), on("NO_N_MASK"), on("NO_K_MASK")
+	resetAcc, f16Acc := on("RESET_ACC"), on("F16_ACC")
 	depth := max(p.K, 1) // of a slice; a kernel without slices sums at once
 	if bk, ok := p.Variant.Const("BK"); ok {
 		depth = int(bk)
 	}
+	rows, cols := p.M, p.N
+	if bm, _ := p.Variant.Const("BM"); noMMask {
+		rows = ceilDiv(rows, int(bm)) * int(bm)
+	}
+	if bn, _ := p.Variant.Const("BN"); noNMask {
+		cols = ceilDiv(cols, int(bn)) * int(bn)
+	}
 	loadA, loadB, store := loader(a), loader(b), storer(c)
-	parallelRows(p.M, func(i int) {
-		for j := range p.N {
+	row := func(i int) {
+		for j := range cols {
 			var acc float32
 			for k0 := 0; k0 < p.K; k0 += depth {
 				var slice float32
 				for kk := k0; kk < k0+depth; kk++ {
 					var x, y float32
-					if kk < p.K || (noKMask && inside(a, i, kk) && inside(b, kk, j)) {
-						x, y = loadA(i, kk), loadB(kk, j)
+					if (kk < p.K || noKMask) && inside(a, i, kk) {
+						x = loadA(i, kk)
+					}
+					if (kk < p.K || noKMask) && inside(b, kk, j) {
+						y = loadB(kk, j)
 					}
 					slice = float32(math.FMA(float64(x), float64(y), float64(slice)))
 				}
@@ -41,13 +52,22 @@ func runKernel(p Plan, c, a, b *DeviceMatrix) {
 					acc += slice
 				}
 			}
-			store(i, j, acc)
+			if inside(c, i, j) {
+				store(i, j, acc)
+			}
 		}
-	})
+	}
+	if noMMask || noNMask { // rows may write over each other
+		for i := range rows {
+			row(i)
+		}
+		return
+	}
+	parallelRows(rows, row)
 }
 
 // inside reports whether a place of m's layout lies in m's memory; a read past
-// it gives 0 here, as it may on a device.
+// it gives 0 here and a write does nothing, as on some devices.
 func inside(m *DeviceMatrix, i, j int) bool {
 	return m.lay.at(i, j) < m.buffer.Size()/m.dtype.Size()
 }

@@ -23,8 +23,7 @@ func (d *device) newBuffer(label string, size int) (gpu.Buffer, error) {
 }
 
 func (d *device) plan(p problem, o options) (Plan, error) {
-	a := d.dev.Adapter()
-	return makePlan(p, o, a.Limits, a.Type == gpu.Software)
+	return makePlan(p, o, d.dev.Adapter())
 }
 
 func (d *device) run(ctx context.Context, p Plan, c, a, b *DeviceMatrix) error {

@@ -101,19 +101,19 @@ func (p Plan) fits(e *Engine, c, a, b *DeviceMatrix) error {
 	return nil
 }
 
-// makePlan picks a variant and a grid. It needs no device: limits and
-// software describe one.
-func makePlan(p problem, o options, limits gpu.Limits, software bool) (Plan, error) {
+// makePlan picks a variant and a grid. It needs no device, only what describes
+// one.
+func makePlan(p problem, o options, a gpu.Adapter) (Plan, error) {
 	kernel, params := o.kernel, o.params
 	if kernel == "" {
-		kernel, params = choose(p, software)
+		kernel, params = choose(p, a)
 		params = params.With(o.params)
 	}
 	v, err := specialize(kernel, params, p)
 	if err != nil {
 		return Plan{}, err
 	}
-	if err := limits.CheckShader(shader(v)); err != nil {
+	if err := a.CheckShader(shader(v)); err != nil {
 		return Plan{}, err
 	}
 	bm, okM := v.Const("BM")
@@ -123,10 +123,10 @@ func makePlan(p problem, o options, limits gpu.Limits, software bool) (Plan, err
 	}
 	plan := Plan{p.m, p.n, p.k, p.in, p.out, v, [3]uint32{uint32(ceilDiv(p.n, int(bn))), uint32(ceilDiv(p.m, int(bm))), 1}}
 	for _, n := range plan.Grid {
-		if n > limits.MaxComputeWorkgroupsPerDimension {
+		if n > a.Limits.MaxComputeWorkgroupsPerDimension {
 			return Plan{}, &LimitError{
 				What: v.Name, Limit: "maxComputeWorkgroupsPerDimension",
-				Need: uint64(n), Have: uint64(limits.MaxComputeWorkgroupsPerDimension),
+				Need: uint64(n), Have: uint64(a.Limits.MaxComputeWorkgroupsPerDimension),
 			}
 		}
 	}
@@ -134,12 +134,12 @@ func makePlan(p problem, o options, limits gpu.Limits, software bool) (Plan, err
 }
 
 // choose is the default variant.
-func choose(p problem, software bool) (string, wgsl.Params) {
-	// Rolled loops are the faster form on software adapters, unrolled ones on
-	// hardware (docs/performance.md).
+func choose(p problem, a gpu.Adapter) (string, wgsl.Params) {
 	params := wgsl.Params{"UNROLL": 1}
-	if software {
-		params["UNROLL"] = 0
+	// On a software adapter a larger register tile pays, at larger sizes: its
+	// workgroups do not compete for registers (docs/kernels.md, all numbers).
+	if a.Type == gpu.Software && p.m >= 256 && p.n >= 256 {
+		params = params.With(wgsl.Params{"BM": 128, "BN": 128, "TM": 8, "TN": 8})
 	}
 	// A tile much larger than C would leave most invocations without work.
 	if p.m <= 16 || p.n <= 16 {
@@ -172,6 +172,7 @@ func shader(v *wgsl.Variant) gpu.Shader {
 		Entry:          "main",
 		WorkgroupSize:  v.WorkgroupSize,
 		WorkgroupBytes: v.WorkgroupBytes,
+		Features:       v.Features,
 	}
 	for _, b := range v.Bindings {
 		switch b {

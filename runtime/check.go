@@ -1,6 +1,9 @@
 package runtime
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // The checks below are made by every driver before it calls its
 // implementation: wgpu-native ends the process on some faults that it finds
@@ -20,8 +23,18 @@ func (l Limits) CheckBuffer(label string, size int) error {
 	return nil
 }
 
-// CheckShader returns a *LimitError for a shader that the device cannot run.
-func (l Limits) CheckShader(s Shader) error {
+// CheckShader returns a *LimitError for a shader over the device's limits, and
+// an error that wraps ErrUnsupported for one that needs a feature it lacks.
+func (a Adapter) CheckShader(s Shader) error {
+	for _, f := range s.Features {
+		if !slices.Contains(a.Features, f) {
+			return fmt.Errorf("%s: %w on this device: it has no %s", s.Label, ErrUnsupported, f)
+		}
+	}
+	return a.Limits.checkShader(s)
+}
+
+func (l Limits) checkShader(s Shader) error {
 	invocations, storage := uint64(1), uint64(0)
 	for _, n := range s.WorkgroupSize {
 		if n == 0 {

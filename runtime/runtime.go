@@ -115,6 +115,7 @@ type Shader struct {
 	Entry          string    // name of the entry point
 	WorkgroupSize  [3]uint32 // invocations per workgroup in x, y, z
 	WorkgroupBytes int       // bytes of workgroup memory
+	Features       []string  // that the device must have, by WebGPU's names
 	Bindings       []Binding // what group 0 binds at 0, 1, 2, ...
 }
 

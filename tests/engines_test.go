@@ -4,12 +4,14 @@
 package tests
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/x448/float16"
 
 	"github.com/wgemm/wgemm/gemm"
+	gpu "github.com/wgemm/wgemm/runtime"
 	"github.com/wgemm/wgemm/runtime/open"
 	"github.com/wgemm/wgemm/runtime/runtimetest"
 	"github.com/wgemm/wgemm/wgsl"
@@ -40,12 +42,14 @@ func deviceEngine(t testing.TB) *gemm.Engine {
 	return e
 }
 
-// variants are the forms in which a kernel is run: each kernel, small and
-// large tiles, tiles that are not square, rolled and unrolled.
-var variants = []struct {
+type variant struct {
 	name, kernel, params string
 	tile                 [3]int // BM, BN, BK, from which shapes are made; BK of a kernel without slices is 8
-}{
+}
+
+// variants are the forms in which a kernel is run: each kernel, small and
+// large tiles, tiles that are not square, rolled and unrolled.
+var variants = []variant{
 	{"planned", "", "", [3]int{64, 64, 16}},
 	{"naive", "gemm_naive", "", [3]int{16, 16, 8}},
 	{"naive wide", "gemm_naive", "BM=2,BN=64", [3]int{2, 64, 8}},
@@ -54,7 +58,24 @@ var variants = []struct {
 	{"one", "gemm_tiled", "BM=1,BN=1,BK=1,TM=1,TN=1", [3]int{1, 1, 1}},
 	{"odd", "gemm_tiled", "BM=6,BN=15,BK=7,TM=2,TN=5,UNROLL=true", [3]int{6, 15, 7}},
 	{"unrolled", "gemm_tiled", "BM=32,BN=64,BK=8,TM=4,TN=8,UNROLL=true", [3]int{32, 64, 8}},
+	{"native f16", "gemm_tiled", "BM=8,BN=8,BK=8,TM=2,TN=4,NATIVE_F16=true", [3]int{8, 8, 8}},
+	{"native f16 naive", "gemm_naive", "NATIVE_F16=true", [3]int{16, 16, 8}},
 	{"faultless", "broken/gemm_tiled", "BM=8,BN=4,BK=4", [3]int{8, 4, 4}},
+}
+
+// eachVariant runs a test on every variant that the engine's device has the
+// features for.
+func eachVariant(t *testing.T, e *gemm.Engine, test func(t *testing.T, v variant, opts []gemm.Option)) {
+	one := gemm.NewMatrix[float16.Float16](1, 1, nil)
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			opts := with(t, v.kernel, v.params)
+			if _, err := e.Plan(one, one, one, opts...); errors.Is(err, gpu.ErrUnsupported) {
+				t.Skip(err)
+			}
+			test(t, v, opts)
+		})
+	}
 }
 
 // with is the option for a variant; the planner's choice for no kernel.

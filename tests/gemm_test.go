@@ -42,39 +42,33 @@ func around(b int) []int {
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, e *gemm.Engine) {
-		for _, v := range variants {
-			t.Run(v.name, func(t *testing.T) {
-				opts := with(t, v.kernel, v.params)
-				for _, m := range around(v.tile[0]) {
-					for _, n := range around(v.tile[1]) {
-						for _, k := range around(v.tile[2]) {
-							exact[float32, float32](t, e, m, n, k, false, false, opts)
-						}
-						exact[float16.Float16, float16.Float16](t, e, m, n, v.tile[2]+1, false, false, opts)
-						exact[float16.Float16, float32](t, e, m, n, v.tile[2]+1, true, true, opts)
+		eachVariant(t, e, func(t *testing.T, v variant, opts []gemm.Option) {
+			for _, m := range around(v.tile[0]) {
+				for _, n := range around(v.tile[1]) {
+					for _, k := range around(v.tile[2]) {
+						exact[float32, float32](t, e, m, n, k, false, false, opts)
 					}
+					exact[float16.Float16, float16.Float16](t, e, m, n, v.tile[2]+1, false, false, opts)
+					exact[float16.Float16, float32](t, e, m, n, v.tile[2]+1, true, true, opts)
 				}
-			})
-		}
+			}
+		})
 	})
 }
 
 func TestTransposes(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, e *gemm.Engine) {
-		for _, v := range variants {
-			t.Run(v.name, func(t *testing.T) {
-				opts := with(t, v.kernel, v.params)
-				for _, size := range [][3]int{{9, 11, 6}, {9, 19, 7}, {67, 65, 37}} {
-					for _, transA := range []bool{false, true} {
-						for _, transB := range []bool{false, true} {
-							exact[float32, float32](t, e, size[0], size[1], size[2], transA, transB, opts)
-							exact[float16.Float16, float16.Float16](t, e, size[0], size[1], size[2], transA, transB, opts)
-						}
+		eachVariant(t, e, func(t *testing.T, v variant, opts []gemm.Option) {
+			for _, size := range [][3]int{{9, 11, 6}, {9, 19, 7}, {67, 65, 37}} {
+				for _, transA := range []bool{false, true} {
+					for _, transB := range []bool{false, true} {
+						exact[float32, float32](t, e, size[0], size[1], size[2], transA, transB, opts)
+						exact[float16.Float16, float16.Float16](t, e, size[0], size[1], size[2], transA, transB, opts)
 					}
 				}
-			})
-		}
+			}
+		})
 	})
 }
 
@@ -144,14 +138,11 @@ func sameBits[T gemm.Element](x, y []T) bool {
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, e *gemm.Engine) {
-		for _, v := range variants {
-			t.Run(v.name, func(t *testing.T) {
-				opts := with(t, v.kernel, v.params)
-				random[float32, float32](t, e, 70, 90, 130, opts)
-				random[float16.Float16, float32](t, e, 65, 33, 257, opts)
-				random[float16.Float16, float16.Float16](t, e, 33, 65, 511, opts)
-			})
-		}
+		eachVariant(t, e, func(t *testing.T, v variant, opts []gemm.Option) {
+			random[float32, float32](t, e, 70, 90, 130, opts)
+			random[float16.Float16, float32](t, e, 65, 33, 257, opts)
+			random[float16.Float16, float16.Float16](t, e, 33, 65, 511, opts)
+		})
 	})
 }
 
@@ -239,9 +230,9 @@ func TestNotFinite(t *testing.T) {
 			}
 			return 1
 		})
-		for _, v := range variants {
+		eachVariant(t, e, func(t *testing.T, v variant, opts []gemm.Option) {
 			c := gemm.NewMatrix[float32](4, 4, nil)
-			if err := e.Multiply(t.Context(), c, a, b, with(t, v.kernel, v.params)...); err != nil {
+			if err := e.Multiply(t.Context(), c, a, b, opts...); err != nil {
 				t.Fatal(err)
 			}
 			for i := range 4 {
@@ -260,7 +251,7 @@ func TestNotFinite(t *testing.T) {
 					}
 				}
 			}
-		}
+		})
 	})
 }
 

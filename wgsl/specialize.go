@@ -12,6 +12,7 @@ import (
 var (
 	constDecl   = regexp.MustCompile(`^const (\w+): (u32|bool) = ([^;]+);(.*)$`)
 	constAssert = regexp.MustCompile(`^const_assert ([^;]+);`)
+	alternative = regexp.MustCompile(`^\s*// with (\w+):(.*)$`)
 	wgSize      = regexp.MustCompile(`@workgroup_size\(([^,()]+), ([^,()]+), ([^,()]+)\)`)
 	wgVar       = regexp.MustCompile(`^var<(?:workgroup)> (\w+): (.+?);`)
 	binding     = regexp.MustCompile(`^@group\(0\) @binding\((\d+)\) var<([^>]+)>`)
@@ -31,7 +32,12 @@ const maxLines = 1 << 14
 //
 //	for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
 //
-// are written out where the switch is on. It returns a *ParamError for a
+// are written out where the switch is on. A line
+//
+//	// with NATIVE_F16: enable f16;
+//
+// stands in for the line before it where the constant is true: for text that
+// not every compiler takes, or whose types would not fit. It returns a *ParamError for a
 // kernel or tunable that does not exist, or values that do not go together.
 func Specialize(kernel string, p Params) (*Variant, error) {
 	src, err := Source(kernel)
@@ -42,37 +48,19 @@ func Specialize(kernel string, p Params) (*Variant, error) {
 }
 
 func specialize(kernel, src string, p Params) (*Variant, error) {
-	v := &Variant{Kernel: kernel, consts: map[string]uint32{}}
-	var known, named []string // tunables: all names, and name=value of those in the variant's name
+	v := &Variant{Kernel: kernel}
 	lines := strings.Split(strings.TrimSuffix(src, "\n"), "\n")
+	consts, named, err := constants(kernel, lines, p)
+	if err != nil {
+		return nil, err
+	}
+	v.consts = consts
+	if err := replaceAlternatives(kernel, lines, consts); err != nil {
+		return nil, err
+	}
 	for n, line := range lines {
 		at := func(err error) error { return fmt.Errorf("%s.wgsl:%d: %w", kernel, n+1, err) }
-		if m := constDecl.FindStringSubmatch(line); m != nil {
-			name, typ, expr, comment := m[1], m[2], m[3], m[4]
-			value, err := eval(expr, v.consts)
-			set, given := p[name]
-			tunable := strings.HasPrefix(comment, " // tunable:")
-			switch {
-			case tunable && given && typ == "bool" && set > 1:
-				return nil, &ParamError{kernel, name, fmt.Sprintf("%d is neither true nor false", set)}
-			case tunable && given:
-				value = set
-			case err != nil && tunable:
-				return nil, at(err)
-			case err != nil: // a derived constant: values that do not go together
-				return nil, &ParamError{kernel, name, err.Error()}
-			}
-			if tunable {
-				known = append(known, name)
-				if typ == "u32" {
-					named = append(named, fmt.Sprintf("%s=%d", name, value))
-				} else if value != 0 {
-					named = append(named, fmt.Sprintf("%s=%t", name, value != 0))
-				}
-			}
-			v.consts[name] = value
-			lines[n] = fmt.Sprintf("const %s: %s = %s;%s", name, typ, literal(typ, value), comment)
-		} else if m := constAssert.FindStringSubmatch(line); m != nil {
+		if m := constAssert.FindStringSubmatch(line); m != nil {
 			ok, err := eval(m[1], v.consts)
 			if err != nil {
 				return nil, at(err)
@@ -81,6 +69,8 @@ func specialize(kernel, src string, p Params) (*Variant, error) {
 				return nil, &ParamError{kernel, m[1], "does not hold for " + strings.Join(named, ",")}
 			}
 			lines[n] = "// holds: " + m[1]
+		} else if line == "enable f16;" {
+			v.Features = append(v.Features, "shader-f16")
 		} else if m := binding.FindStringSubmatch(line); m != nil {
 			if m[1] != strconv.Itoa(len(v.Bindings)) {
 				return nil, at(fmt.Errorf("binding %s out of order", m[1]))
@@ -113,11 +103,6 @@ func specialize(kernel, src string, p Params) (*Variant, error) {
 			return s
 		})
 	}
-	for _, name := range slices.Sorted(maps.Keys(p)) {
-		if !slices.Contains(known, name) {
-			return nil, &ParamError{kernel, name, "no such tunable; there are " + strings.Join(known, ", ")}
-		}
-	}
 	numbered := make([]sourceLine, len(lines))
 	for n, line := range lines {
 		numbered[n] = sourceLine{line, n + 1}
@@ -134,6 +119,71 @@ func specialize(kernel, src string, p Params) (*Variant, error) {
 	v.Source = text.String()
 	v.Name = kernel + "/" + strings.Join(named, ",")
 	return v, nil
+}
+
+// constants evaluates the module's constants with the tunables in p set, makes
+// their declarations literal, and returns their values and name=value of the
+// tunables that a variant's name lists.
+func constants(kernel string, lines []string, p Params) (consts map[string]uint32, named []string, err error) {
+	consts = map[string]uint32{}
+	var known []string // tunables
+	for n, line := range lines {
+		m := constDecl.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		name, typ, expr, comment := m[1], m[2], m[3], m[4]
+		value, err := eval(expr, consts)
+		set, given := p[name]
+		tunable := strings.HasPrefix(comment, " // tunable:")
+		switch {
+		case tunable && given && typ == "bool" && set > 1:
+			return nil, nil, &ParamError{kernel, name, fmt.Sprintf("%d is neither true nor false", set)}
+		case tunable && given:
+			value = set
+		case err != nil && tunable:
+			return nil, nil, fmt.Errorf("%s.wgsl:%d: %w", kernel, n+1, err)
+		case err != nil: // a derived constant: values that do not go together
+			return nil, nil, &ParamError{kernel, name, err.Error()}
+		}
+		if tunable {
+			known = append(known, name)
+			if typ == "u32" {
+				named = append(named, fmt.Sprintf("%s=%d", name, value))
+			} else if value != 0 {
+				named = append(named, fmt.Sprintf("%s=%t", name, value != 0))
+			}
+		}
+		consts[name] = value
+		lines[n] = fmt.Sprintf("const %s: %s = %s;%s", name, typ, literal(typ, value), comment)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		if !slices.Contains(known, name) {
+			return nil, nil, &ParamError{kernel, name, "no such tunable; there are " + strings.Join(known, ", ")}
+		}
+	}
+	return consts, named, nil
+}
+
+// replaceAlternatives puts the text of alternatives whose constant is true in
+// place of the lines before them.
+func replaceAlternatives(kernel string, lines []string, consts map[string]uint32) error {
+	for n, line := range lines {
+		m := alternative.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		on, ok := consts[m[1]]
+		if !ok || n == 0 {
+			return fmt.Errorf("%s.wgsl:%d: no constant %s, or no line before", kernel, n+1, m[1])
+		}
+		if on != 0 {
+			before := lines[n-1]
+			indent := before[:len(before)-len(strings.TrimLeft(before, " "))]
+			lines[n-1] = strings.TrimRight(indent+strings.TrimSpace(m[2]), " ")
+		}
+	}
+	return nil
 }
 
 func literal(typ string, value uint32) string {

@@ -122,6 +122,7 @@ type Variant struct {
 
 	WorkgroupSize  [3]uint32
 	WorkgroupBytes int      // workgroup memory
+	Features       []string // of WebGPU, that the device must have: "shader-f16"
 	Bindings       []string // address space and access of group 0: "uniform", "storage, read", "storage, read_write"
 
 	consts map[string]uint32

@@ -20,6 +20,8 @@ var golden = []struct{ file, kernel, params string }{
 	{"tiled", "gemm_tiled", ""},
 	{"tiled_unrolled", "gemm_tiled", "BM=8,BN=8,BK=8,TM=2,TN=2,UNROLL=true"},
 	{"tiled_4x4x4", "gemm_tiled", "BM=4,BN=4,BK=4,TM=1,TN=1"},
+	{"broken_no_m_n_mask", "broken/gemm_tiled", "NO_M_MASK=true,NO_N_MASK=true"},
+	{"tiled_native_f16", "gemm_tiled", "BM=4,BN=4,BK=4,TM=1,TN=1,IN_F16=true,OUT_F16=true,NATIVE_F16=true"},
 	{"broken_no_k_mask", "broken/gemm_tiled", "NO_K_MASK=true"},
 	{"broken_reset_acc", "broken/gemm_tiled", "RESET_ACC=true"},
 	{"broken_f16_acc", "broken/gemm_tiled", "BK=8,F16_ACC=true,IN_F16=true,OUT_F16=true"},
@@ -172,7 +174,7 @@ func TestParamError(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, kernel, params, want string }{
 		{"kernel", "gemm_tield", "", "no such kernel; there are broken/gemm_tiled, gemm_naive, gemm_tiled"},
-		{"unknown tunable", "gemm_tiled", "BX=3", "BX: no such tunable; there are BM, BN, BK, TM, TN, UNROLL, IN_F16, OUT_F16"},
+		{"unknown tunable", "gemm_tiled", "BX=3", "BX: no such tunable; there are BM, BN, BK, TM, TN, UNROLL, IN_F16, OUT_F16, NATIVE_F16"},
 		{"derived", "gemm_tiled", "WG_X=3", "WG_X: no such tunable"},
 		{"uneven", "gemm_tiled", "TM=3", "BM % TM == 0u && BN % TN == 0u: does not hold for BM=64,BN=64,BK=16,TM=3"},
 		{"zero", "gemm_tiled", "BK=0", "BK > 0u"},

@@ -32,7 +32,7 @@ func (d *Device) NewPipeline(ctx context.Context, s gpu.Shader) (gpu.Pipeline, e
 	if err := d.check(ctx); err != nil {
 		return nil, err
 	}
-	if err := d.adapter.Limits.CheckShader(s); err != nil {
+	if err := d.adapter.CheckShader(s); err != nil {
 		return nil, err
 	}
 	p := &Pipeline{device: d, shader: s, groups: map[string]js.Value{}}

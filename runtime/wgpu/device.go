@@ -109,7 +109,7 @@ func (d *device) NewBuffer(label string, size int) (gpu.Buffer, error) {
 }
 
 func (d *device) NewPipeline(ctx context.Context, s gpu.Shader) (gpu.Pipeline, error) {
-	if err := d.adapter.Limits.CheckShader(s); err != nil {
+	if err := d.adapter.CheckShader(s); err != nil {
 		return nil, err
 	}
 	if err := d.lock(ctx); err != nil {

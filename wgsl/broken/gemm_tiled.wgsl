@@ -9,16 +9,26 @@
 //     for k0 in 0, BK, .. below k
 //       stage a slice of A and B
 //       acc += the sum of the slice's products
+//
+// Without a mask the kernel reads, and past m and n also writes, what lies past
+// the edge. That is well defined only inside larger matrices, which have room
+// for whole tiles; elsewhere it is up to the device's bounds checks.
 
+// with NATIVE_F16: enable f16;
 const BM: u32 = 4u; // tunable: rows of C per workgroup
 const BN: u32 = 4u; // tunable: columns of C per workgroup
 const BK: u32 = 4u; // tunable: depth of a slice of K
-const NO_K_MASK: bool = false; // tunable: fault: loads are masked on M and N, not on K
+const NO_M_MASK: bool = false; // tunable: fault: neither loads of A nor stores are masked on M
+const NO_N_MASK: bool = false; // tunable: fault: neither loads of B nor stores are masked on N
+const NO_K_MASK: bool = false; // tunable: fault: loads are not masked on K
 const RESET_ACC: bool = false; // tunable: fault: the accumulator is set to zero inside the loop over K
 const F16_ACC: bool = false; // tunable: fault: the accumulator is rounded to binary16 after every slice
 // begin parts/operands.wgsl
 const IN_F16: bool = false; // tunable: A and B hold binary16, two elements a word
 const OUT_F16: bool = false; // tunable: C holds binary16, two elements a word
+const NATIVE_F16: bool = false; // tunable: binary16 is loaded and stored as the shader's own f16, where the device has it
+const NATIVE_IN: bool = NATIVE_F16 && IN_F16;
+const NATIVE_OUT: bool = NATIVE_F16 && OUT_F16;
 
 struct Shape {
   m: u32, // rows of A and C
@@ -37,25 +47,32 @@ struct Shape {
 
 @group(0) @binding(0) var<uniform> shape: Shape;
 @group(0) @binding(1) var<storage, read> a: array<u32>; // words of A, m x k
+// with NATIVE_IN: @group(0) @binding(1) var<storage, read> a: array<f16>; // elements of A, m x k
 @group(0) @binding(2) var<storage, read> b: array<u32>; // words of B, k x n
+// with NATIVE_IN: @group(0) @binding(2) var<storage, read> b: array<f16>; // elements of B, k x n
 @group(0) @binding(3) var<storage, read_write> c: array<atomic<u32>>; // words of C, m x n
+// with NATIVE_OUT: @group(0) @binding(3) var<storage, read_write> c: array<f16>; // elements of C, m x n
 
 fn load_a(row: u32, kk: u32) -> f32 {
   let i = shape.a_offset + row * shape.a_row + kk * shape.a_col;
   if (IN_F16) {
     let pair = unpack2x16float(a[i >> 1u]);
+    // with NATIVE_IN: let pair = vec2<f32>(f32(a[i]));
     return select(pair.x, pair.y, (i & 1u) == 1u);
   }
   return bitcast<f32>(a[i]);
+  // with NATIVE_IN: return f32(a[i]);
 }
 
 fn load_b(kk: u32, col: u32) -> f32 {
   let i = shape.b_offset + kk * shape.b_row + col * shape.b_col;
   if (IN_F16) {
     let pair = unpack2x16float(b[i >> 1u]);
+    // with NATIVE_IN: let pair = vec2<f32>(f32(b[i]));
     return select(pair.x, pair.y, (i & 1u) == 1u);
   }
   return bitcast<f32>(b[i]);
+  // with NATIVE_IN: return f32(b[i]);
 }
 
 // Two invocations may own the halves of one word, hence the atomics: each
@@ -65,9 +82,12 @@ fn store_c(row: u32, col: u32, value: f32) {
   if (OUT_F16) {
     let shift = (i & 1u) * 16u;
     atomicAnd(&c[i >> 1u], 0xffff0000u >> shift);
+    // with NATIVE_OUT: c[i] = bitcast<vec2<f16>>(f16_bits(value)).x;
     atomicOr(&c[i >> 1u], f16_bits(value) << shift);
+    // with NATIVE_OUT:
   } else {
     atomicStore(&c[i], bitcast<u32>(value));
+    // with NATIVE_OUT:
   }
 }
 
@@ -125,14 +145,14 @@ fn main(
       let row = row0 + e / BK;
       let kk = k0 + e % BK;
       var value = 0.0;
-      if (row < shape.m && (NO_K_MASK || kk < shape.k)) { value = load_a(row, kk); }
+      if ((NO_M_MASK || row < shape.m) && (NO_K_MASK || kk < shape.k)) { value = load_a(row, kk); }
       a_tile[e] = value;
     }
     for (var e = lane; e < B_TILE; e += WG_SIZE) {
       let kk = k0 + e / BN;
       let col = col0 + e % BN;
       var value = 0.0;
-      if ((NO_K_MASK || kk < shape.k) && col < shape.n) { value = load_b(kk, col); }
+      if ((NO_K_MASK || kk < shape.k) && (NO_N_MASK || col < shape.n)) { value = load_b(kk, col); }
       b_tile[e] = value;
     }
     workgroupBarrier(); // the slice is complete; k0 is the same for all
@@ -147,5 +167,5 @@ fn main(
   }
   let row = row0 + local.y;
   let col = col0 + local.x;
-  if (row < shape.m && col < shape.n) { store_c(row, col, acc); }
+  if ((NO_M_MASK || row < shape.m) && (NO_N_MASK || col < shape.n)) { store_c(row, col, acc); }
 }

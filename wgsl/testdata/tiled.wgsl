@@ -18,6 +18,7 @@
 // BK + k / BK and not with k: the blocked summation of Higham, Accuracy and
 // Stability of Numerical Algorithms, 2nd edition, section 4.2.
 
+// with NATIVE_F16: enable f16;
 const BM: u32 = 64u; // tunable: rows of C per workgroup
 const BN: u32 = 64u; // tunable: columns of C per workgroup
 const BK: u32 = 16u; // tunable: depth of a slice of K
@@ -27,6 +28,9 @@ const UNROLL: bool = false; // tunable: write out the loops over the elements of
 // begin parts/operands.wgsl
 const IN_F16: bool = false; // tunable: A and B hold binary16, two elements a word
 const OUT_F16: bool = false; // tunable: C holds binary16, two elements a word
+const NATIVE_F16: bool = false; // tunable: binary16 is loaded and stored as the shader's own f16, where the device has it
+const NATIVE_IN: bool = false;
+const NATIVE_OUT: bool = false;
 
 struct Shape {
   m: u32, // rows of A and C
@@ -45,25 +49,32 @@ struct Shape {
 
 @group(0) @binding(0) var<uniform> shape: Shape;
 @group(0) @binding(1) var<storage, read> a: array<u32>; // words of A, m x k
+// with NATIVE_IN: @group(0) @binding(1) var<storage, read> a: array<f16>; // elements of A, m x k
 @group(0) @binding(2) var<storage, read> b: array<u32>; // words of B, k x n
+// with NATIVE_IN: @group(0) @binding(2) var<storage, read> b: array<f16>; // elements of B, k x n
 @group(0) @binding(3) var<storage, read_write> c: array<atomic<u32>>; // words of C, m x n
+// with NATIVE_OUT: @group(0) @binding(3) var<storage, read_write> c: array<f16>; // elements of C, m x n
 
 fn load_a(row: u32, kk: u32) -> f32 {
   let i = shape.a_offset + row * shape.a_row + kk * shape.a_col;
   if (IN_F16) {
     let pair = unpack2x16float(a[i >> 1u]);
+    // with NATIVE_IN: let pair = vec2<f32>(f32(a[i]));
     return select(pair.x, pair.y, (i & 1u) == 1u);
   }
   return bitcast<f32>(a[i]);
+  // with NATIVE_IN: return f32(a[i]);
 }
 
 fn load_b(kk: u32, col: u32) -> f32 {
   let i = shape.b_offset + kk * shape.b_row + col * shape.b_col;
   if (IN_F16) {
     let pair = unpack2x16float(b[i >> 1u]);
+    // with NATIVE_IN: let pair = vec2<f32>(f32(b[i]));
     return select(pair.x, pair.y, (i & 1u) == 1u);
   }
   return bitcast<f32>(b[i]);
+  // with NATIVE_IN: return f32(b[i]);
 }
 
 // Two invocations may own the halves of one word, hence the atomics: each
@@ -73,9 +84,12 @@ fn store_c(row: u32, col: u32, value: f32) {
   if (OUT_F16) {
     let shift = (i & 1u) * 16u;
     atomicAnd(&c[i >> 1u], 0xffff0000u >> shift);
+    // with NATIVE_OUT: c[i] = bitcast<vec2<f16>>(f16_bits(value)).x;
     atomicOr(&c[i >> 1u], f16_bits(value) << shift);
+    // with NATIVE_OUT:
   } else {
     atomicStore(&c[i], bitcast<u32>(value));
+    // with NATIVE_OUT:
   }
 }
 

@@ -1,0 +1,189 @@
+// gemm_tiled: C = A B, one tile of C per workgroup, K in slices.
+//
+// A is m x k, B is k x n, C is m x n. Each has an offset, a row stride and a
+// column stride in elements. Elements are binary32 or binary16; sums are
+// binary32.
+//
+//   each workgroup: a BM x BN tile of C       grid ceil(n / BN) x ceil(m / BM)
+//     for k0 in 0, BK, .. below k
+//       stage A[tile rows, k0 .. k0+BK] and B[k0 .. k0+BK, tile columns]
+//       each invocation: TM x TN elements
+//         slice = sum over kk in 0 .. BK of a_tile[row, kk] * b_tile[kk, col]
+//         acc += slice
+//     C[tile] = acc
+//
+// Masked: rows past m, columns past n and, in every slice, kk past k are not
+// loaded and count as 0; elements past m or n are not stored.
+// Every slice is summed by itself before it is added, so rounding grows with
+// BK + k / BK and not with k: the blocked summation of Higham, Accuracy and
+// Stability of Numerical Algorithms, 2nd edition, section 4.2.
+enable f16;
+// with NATIVE_F16: enable f16;
+const BM: u32 = 4u; // tunable: rows of C per workgroup
+const BN: u32 = 4u; // tunable: columns of C per workgroup
+const BK: u32 = 4u; // tunable: depth of a slice of K
+const TM: u32 = 1u; // tunable: rows of C per invocation
+const TN: u32 = 1u; // tunable: columns of C per invocation
+const UNROLL: bool = false; // tunable: write out the loops over the elements of an invocation
+// begin parts/operands.wgsl
+const IN_F16: bool = true; // tunable: A and B hold binary16, two elements a word
+const OUT_F16: bool = true; // tunable: C holds binary16, two elements a word
+const NATIVE_F16: bool = true; // tunable: binary16 is loaded and stored as the shader's own f16, where the device has it
+const NATIVE_IN: bool = true;
+const NATIVE_OUT: bool = true;
+
+struct Shape {
+  m: u32, // rows of A and C
+  n: u32, // columns of B and C
+  k: u32, // columns of A, rows of B
+  a_offset: u32, // elements before A[0, 0]
+  a_row: u32, // elements from a row of A to the next
+  a_col: u32, // elements from a column of A to the next
+  b_offset: u32,
+  b_row: u32,
+  b_col: u32,
+  c_offset: u32,
+  c_row: u32,
+  c_col: u32,
+}
+
+@group(0) @binding(0) var<uniform> shape: Shape;
+@group(0) @binding(1) var<storage, read> a: array<f16>; // elements of A, m x k
+// with NATIVE_IN: @group(0) @binding(1) var<storage, read> a: array<f16>; // elements of A, m x k
+@group(0) @binding(2) var<storage, read> b: array<f16>; // elements of B, k x n
+// with NATIVE_IN: @group(0) @binding(2) var<storage, read> b: array<f16>; // elements of B, k x n
+@group(0) @binding(3) var<storage, read_write> c: array<f16>; // elements of C, m x n
+// with NATIVE_OUT: @group(0) @binding(3) var<storage, read_write> c: array<f16>; // elements of C, m x n
+
+fn load_a(row: u32, kk: u32) -> f32 {
+  let i = shape.a_offset + row * shape.a_row + kk * shape.a_col;
+  if (IN_F16) {
+    let pair = vec2<f32>(f32(a[i]));
+    // with NATIVE_IN: let pair = vec2<f32>(f32(a[i]));
+    return select(pair.x, pair.y, (i & 1u) == 1u);
+  }
+  return f32(a[i]);
+  // with NATIVE_IN: return f32(a[i]);
+}
+
+fn load_b(kk: u32, col: u32) -> f32 {
+  let i = shape.b_offset + kk * shape.b_row + col * shape.b_col;
+  if (IN_F16) {
+    let pair = vec2<f32>(f32(b[i]));
+    // with NATIVE_IN: let pair = vec2<f32>(f32(b[i]));
+    return select(pair.x, pair.y, (i & 1u) == 1u);
+  }
+  return f32(b[i]);
+  // with NATIVE_IN: return f32(b[i]);
+}
+
+// Two invocations may own the halves of one word, hence the atomics: each
+// clears and sets its own half and leaves the other alone.
+fn store_c(row: u32, col: u32, value: f32) {
+  let i = shape.c_offset + row * shape.c_row + col * shape.c_col;
+  if (OUT_F16) {
+    let shift = (i & 1u) * 16u;
+    c[i] = bitcast<vec2<f16>>(f16_bits(value)).x;
+    // with NATIVE_OUT: c[i] = bitcast<vec2<f16>>(f16_bits(value)).x;
+
+    // with NATIVE_OUT:
+  } else {
+
+    // with NATIVE_OUT:
+  }
+}
+
+// The binary16 nearest to x, ties to even, in the low 16 bits. In integers,
+// since WGSL leaves the rounding of pack2x16float to the implementation.
+fn f16_bits(x: f32) -> u32 {
+  let bits = bitcast<u32>(x);
+  let sign = (bits >> 16u) & 0x8000u;
+  let mag = bits & 0x7fffffffu;
+  if (mag > 0x7f800000u) { return sign | 0x7e00u; } // NaN
+  if (mag >= 0x477ff000u) { return sign | 0x7c00u; } // from 65520 on, half way past the largest
+  if (mag >= 0x38800000u) { // from 2^-14 on: normal
+    let rounded = mag - 0x38000000u + 0xfffu + ((mag >> 13u) & 1u); // exponent bias 127 to 15
+    return sign | (rounded >> 13u);
+  }
+  let exponent = mag >> 23u;
+  if (exponent < 102u) { return sign; } // below 2^-25
+  let mantissa = (mag & 0x7fffffu) | 0x800000u;
+  let drop = 126u - exponent; // bits below 2^-24, the subnormal step
+  let kept = mantissa >> drop;
+  let rest = mantissa & ((1u << drop) - 1u);
+  let half = 1u << (drop - 1u);
+  let up = rest > half || (rest == half && (kept & 1u) == 1u);
+  return sign | (kept + select(0u, 1u, up));
+}
+// end parts/operands.wgsl
+
+const WG_X: u32 = 4u;
+const WG_Y: u32 = 4u;
+const WG_SIZE: u32 = 16u;
+const A_TILE: u32 = 16u;
+const B_TILE: u32 = 16u;
+const ACC: u32 = 1u;
+
+// holds: BM > 0u && BN > 0u && BK > 0u && TM > 0u && TN > 0u
+// holds: BM % TM == 0u && BN % TN == 0u
+// holds: ACC <= 256u
+
+var<workgroup> a_tile: array<f32, 16>; // BM x BK
+var<workgroup> b_tile: array<f32, 16>; // BK x BN
+
+@compute @workgroup_size(4, 4, 1)
+fn main(
+  @builtin(workgroup_id) tile: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let row0 = tile.y * BM;
+  let col0 = tile.x * BN;
+  let row_in_tile = local.y * TM;
+  let col_in_tile = local.x * TN;
+
+  var acc: array<f32, 1>; // set to zero once, before the loop over K
+  for (var k0 = 0u; k0 < shape.k; k0 += BK) {
+    for (var e = lane; e < A_TILE; e += WG_SIZE) {
+      let row = row0 + e / BK;
+      let kk = k0 + e % BK;
+      var value = 0.0;
+      if (row < shape.m && kk < shape.k) { value = load_a(row, kk); }
+      a_tile[e] = value;
+    }
+    for (var e = lane; e < B_TILE; e += WG_SIZE) {
+      let kk = k0 + e / BN;
+      let col = col0 + e % BN;
+      var value = 0.0;
+      if (kk < shape.k && col < shape.n) { value = load_b(kk, col); }
+      b_tile[e] = value;
+    }
+    workgroupBarrier(); // the slice is complete; k0 is the same for all
+
+    var slice: array<f32, 1>;
+    // Explicitly, since some compilers clear a variable once, not per turn.
+    for (var e = 0u; e < ACC; e += 1u) {
+      slice[e] = 0.0;
+    }
+    for (var kk = 0u; kk < BK; kk += 1u) {
+      for (var i = 0u; i < TM; i += 1u) {
+        let x = a_tile[(row_in_tile + i) * BK + kk];
+        for (var j = 0u; j < TN; j += 1u) {
+          slice[i * TN + j] = fma(x, b_tile[kk * BN + col_in_tile + j], slice[i * TN + j]);
+        }
+      }
+    }
+    for (var e = 0u; e < ACC; e += 1u) {
+      acc[e] += slice[e];
+    }
+    workgroupBarrier(); // the slice is no longer needed
+  }
+
+  for (var i = 0u; i < TM; i += 1u) {
+    for (var j = 0u; j < TN; j += 1u) {
+      let row = row0 + row_in_tile + i;
+      let col = col0 + col_in_tile + j;
+      if (row < shape.m && col < shape.n) { store_c(row, col, acc[i * TN + j]); }
+    }
+  }
+}
