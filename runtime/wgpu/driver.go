@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	goruntime "runtime"
+	"sync"
 
 	"github.com/rajveermalviya/go-webgpu/wgpu"
 
@@ -17,10 +18,20 @@ type Driver struct{}
 
 var _ gpu.Driver = Driver{}
 
-// newInstance is a connection to the graphics system. Each device has its own:
-// wgpu-native 0.17 keeps a released device, with its memory, for as long as
-// the instance it came from lives. The caller releases it.
+// newInstance is a connection to the graphics system, which the caller releases.
+// Each device has its own: wgpu-native 0.17 keeps a released device, with its
+// memory, for as long as the instance it came from lives.
 func newInstance() *wgpu.Instance {
+	anchor()
+	return createInstance()
+}
+
+// anchor is an instance that lives as long as the process. With the last one the
+// Vulkan loader unloads the graphics drivers, and a thread that lavapipe has not
+// ended yet then runs into nothing.
+var anchor = sync.OnceValue(createInstance)
+
+func createInstance() *wgpu.Instance {
 	// Everything that is logged also arrives as an error.
 	wgpu.SetLogLevel(wgpu.LogLevel_Off)
 	return wgpu.CreateInstance(&wgpu.InstanceDescriptor{Backends: backends})
@@ -34,9 +45,7 @@ func (Driver) Name() string { return "wgpu" }
 
 // Adapters implements gpu.Driver.
 func (Driver) Adapters(context.Context) ([]gpu.Adapter, error) {
-	instance := newInstance()
-	defer instance.Release()
-	handles := enumerate(instance)
+	handles := enumerate(anchor())
 	defer release(handles)
 	if len(handles) == 0 {
 		return nil, fmt.Errorf("wgpu: %w: %s", gpu.ErrNoAdapter, advice())

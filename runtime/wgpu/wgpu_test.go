@@ -3,6 +3,8 @@
 package wgpu
 
 import (
+	"errors"
+	"sync"
 	"testing"
 	"unsafe"
 
@@ -34,4 +36,35 @@ func TestBufferLayout(t *testing.T) {
 	if second == nil || second == first {
 		t.Error("the second handle of a buffer is not its own")
 	}
+}
+
+// Devices come and go, several at a time, each with work just done: the last one
+// to close must not take the drivers away from under another thread.
+func TestOpenAndCloseInParallel(t *testing.T) {
+	runtimetest.Open(t, Driver{}) // skips without an adapter
+	adapters, err := Driver{}.Adapters(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 10 {
+				dev, err := Driver{}.Open(t.Context(), adapters[0])
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				b, err := dev.NewBuffer("test", 1<<20)
+				if err == nil {
+					err = errors.Join(b.Write(0, make([]byte, 1<<20)), b.Read(t.Context(), 0, make([]byte, 4)))
+				}
+				if err := errors.Join(err, dev.Close()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
