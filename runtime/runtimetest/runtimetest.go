@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	gpu "github.com/wgemm/wgemm/runtime"
 )
@@ -79,6 +80,7 @@ func Run(t *testing.T, driver gpu.Driver) {
 		{"Parallel", testParallel},
 		{"GarbageCollection", testGarbageCollection},
 		{"PipelineCache", testPipelineCache},
+		{"LongDispatch", testLongDispatch},
 		{"Close", testClose},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.test(t, driver, dev) })
@@ -342,6 +344,56 @@ func testElapsed(t *testing.T, _ gpu.Driver, dev gpu.Device) {
 	}
 	if got := readWords(t, y)[count-1]; got != 3 {
 		t.Errorf("the last word is %d, want 3", got)
+	}
+}
+
+// A dispatch of over 5 seconds is waited for like any other: the device may be
+// closed after Wait, and the result is there.
+func testLongDispatch(t *testing.T, driver gpu.Driver, _ gpu.Device) {
+	if testing.Short() {
+		t.Skip("takes over 10 seconds; run without -short")
+	}
+	const atLeast = 6 * time.Second
+	dev := Open(t, driver)
+	p := newPipeline(t, dev, gpu.Shader{
+		Label: "slow", Source: source(t, "slow"), Entry: "main",
+		WorkgroupSize: [3]uint32{1, 1, 1}, Bindings: []gpu.Binding{gpu.Uniform, gpu.ReadWrite},
+	})
+	args, y := newBuffer(t, dev, 8), newBuffer(t, dev, 4)
+	const inner = 1 << 20
+	run := func(outer int) time.Duration {
+		t.Helper()
+		data := binary.LittleEndian.AppendUint32(nil, uint32(outer))
+		if err := args.Write(0, binary.LittleEndian.AppendUint32(data, inner)); err != nil {
+			t.Fatal(err)
+		}
+		if err := y.Write(0, make([]byte, 4)); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		d := gpu.Dispatch{Pipeline: p, Buffers: []gpu.Buffer{args, y}, Workgroups: [3]uint32{1, 1, 1}}
+		if err := errors.Join(dev.Submit(t.Context(), d), dev.Wait(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		return time.Since(start)
+	}
+	outer, took := 1, run(1)
+	for took < atLeast {
+		grow := min(1.2*float64(atLeast)/float64(took), 16)
+		outer = int(grow*float64(outer)) + 1
+		took = run(outer)
+	}
+	// The chain is a map x -> a x + c; n of them are one, found by squaring.
+	a, c := uint32(1664525), uint32(1013904223)
+	want := uint32(0)
+	for n := outer * inner; n > 0; n /= 2 {
+		if n%2 == 1 {
+			want = want*a + c
+		}
+		a, c = a*a, c*(a+1)
+	}
+	if got := readWords(t, y)[0]; got != want {
+		t.Errorf("after %v the result is %d, want %d", took, got, want)
 	}
 }
 

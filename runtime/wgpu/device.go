@@ -284,9 +284,16 @@ func (d *device) finish(encoder *wgpu.CommandEncoder) error {
 // Wait implements gpu.Device.
 func (d *device) Wait(ctx context.Context) error {
 	return d.blocking(ctx, func() error {
-		d.dev.Poll(true, nil)
+		d.drain()
 		return d.fault(nil)
 	})
+}
+
+// drain waits until the queue is empty. One poll does not: wgpu-core gives up
+// on a submission after 5 seconds, and what is freed then is still in use.
+func (d *device) drain() {
+	for !d.dev.Poll(true, nil) {
+	}
 }
 
 // blocking runs f with the device locked and returns its error, or ctx's if
@@ -317,12 +324,12 @@ func (d *device) blocking(ctx context.Context, f func() error) error {
 func (d *device) Elapsed(ctx context.Context, ds ...gpu.Dispatch) (time.Duration, gpu.Clock, error) {
 	var elapsed time.Duration
 	err := d.blocking(ctx, func() error {
-		d.dev.Poll(true, nil) // earlier work is not measured
+		d.drain() // earlier work is not measured
 		start := time.Now()
 		if err := d.submit(ds); err != nil {
 			return err
 		}
-		d.dev.Poll(true, nil)
+		d.drain()
 		elapsed = time.Since(start)
 		return d.fault(nil)
 	})
@@ -336,7 +343,7 @@ func (d *device) Close() error {
 	if d.closed {
 		return nil
 	}
-	d.dev.Poll(true, nil)
+	d.drain()
 	for b := range d.buffers {
 		b.free()
 	}
