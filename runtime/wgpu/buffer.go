@@ -66,7 +66,7 @@ func (b *buffer) write(offset int, words []byte) error {
 	}
 	if d.pending += len(words); d.pending >= maxPending {
 		d.queue.Submit()
-		d.drain()
+		drain(d.dev)
 		d.pending = 0
 	}
 	return d.fault(nil)

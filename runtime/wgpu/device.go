@@ -284,16 +284,9 @@ func (d *device) finish(encoder *wgpu.CommandEncoder) error {
 // Wait implements gpu.Device.
 func (d *device) Wait(ctx context.Context) error {
 	return d.blocking(ctx, func() error {
-		d.drain()
+		drain(d.dev)
 		return d.fault(nil)
 	})
-}
-
-// drain waits until the queue is empty. One poll does not: wgpu-core gives up
-// on a submission after 5 seconds, and what is freed then is still in use.
-func (d *device) drain() {
-	for !d.dev.Poll(true, nil) {
-	}
 }
 
 // blocking runs f with the device locked and returns its error, or ctx's if
@@ -324,12 +317,12 @@ func (d *device) blocking(ctx context.Context, f func() error) error {
 func (d *device) Elapsed(ctx context.Context, ds ...gpu.Dispatch) (time.Duration, gpu.Clock, error) {
 	var elapsed time.Duration
 	err := d.blocking(ctx, func() error {
-		d.drain() // earlier work is not measured
+		drain(d.dev) // earlier work is not measured
 		start := time.Now()
 		if err := d.submit(ds); err != nil {
 			return err
 		}
-		d.drain()
+		drain(d.dev)
 		elapsed = time.Since(start)
 		return d.fault(nil)
 	})
@@ -343,7 +336,7 @@ func (d *device) Close() error {
 	if d.closed {
 		return nil
 	}
-	d.drain()
+	drain(d.dev)
 	for b := range d.buffers {
 		b.free()
 	}

@@ -9,6 +9,12 @@ package wgpu
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef _WIN32
+#include <windows.h>
+#else
+#include <sched.h>
+#include <time.h>
+#endif
 
 // The part of webgpu.h of wgpu-native 0.17 that is called here. go-webgpu
 // links the library and keeps its header to itself.
@@ -22,13 +28,38 @@ extern void wgpuDeviceSetUncapturedErrorCallback(WGPUDevice, WGPUErrorCallback, 
 
 static void mapped(int status, void *done) { atomic_store((atomic_int *)done, status + 1); }
 
+// rest passes the time between two polls: briefly at first, for the latency of
+// short work, then for 50 microseconds, for the processor.
+static void rest(int polls) {
+#ifdef _WIN32
+	Sleep(polls < 500 ? 0 : 1);
+#else
+	if (polls < 500) {
+		sched_yield();
+	} else {
+		struct timespec t = {0, 50000};
+		nanosleep(&t, NULL);
+	}
+#endif
+}
+
+// drain waits until the queue is empty. It polls and does not let wgpu-core
+// wait: after 5 seconds that takes a submission that still runs for done, and
+// frees what it uses.
+static void drain(void *device) {
+	for (int polls = 0; !wgpuDevicePoll(device, false, NULL); polls++)
+		rest(polls);
+}
+
 // map_read maps for reading, waits, and returns the status. The flag that the
 // callback sets is on the C stack, out of the garbage collector's reach.
 static int map_read(void *device, void *buffer, size_t size) {
 	atomic_int done = 0;
 	wgpuBufferMapAsync(buffer, 1, 0, size, mapped, &done);
-	while (atomic_load(&done) == 0)
-		wgpuDevicePoll(device, true, NULL);
+	for (int polls = 0; atomic_load(&done) == 0; polls++) {
+		wgpuDevicePoll(device, false, NULL);
+		rest(polls);
+	}
 	return atomic_load(&done) - 1;
 }
 
@@ -86,6 +117,9 @@ func mapRead(b *wgpu.Buffer, size int) error {
 	}
 	return nil
 }
+
+// drain waits until all submitted work has ended.
+func drain(d *wgpu.Device) { C.drain(handle(d)) }
 
 // An errorSink takes the errors of one device that nothing else takes, such as
 // being out of memory; wgpu-native would end the process over them. It lives
