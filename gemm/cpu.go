@@ -29,7 +29,7 @@ func (cpu) newBuffer(_ string, size int) (gpu.Buffer, error) {
 
 func (cpu) plan(p problem, o options) (Plan, error) {
 	if o.kernel == "" && len(o.params) == 0 {
-		return Plan{M: p.m, N: p.n, K: p.k, In: p.in, Out: p.out}, nil
+		return Plan{problem: p}, nil
 	}
 	unlimited := gpu.Adapter{
 		Type:     gpu.Software,
@@ -47,9 +47,9 @@ func (cpu) plan(p problem, o options) (Plan, error) {
 	return makePlan(p, o, unlimited)
 }
 
-func (x cpu) elapsed(ctx context.Context, p Plan, c, a, b *DeviceMatrix) (time.Duration, gpu.Clock, error) {
+func (x cpu) elapsed(ctx context.Context, p Plan, ops operands) (time.Duration, gpu.Clock, error) {
 	start := time.Now()
-	err := x.run(ctx, p, c, a, b)
+	err := x.run(ctx, p, ops)
 	return time.Since(start), gpu.HostClock, err
 }
 
@@ -57,46 +57,95 @@ func (cpu) wait(ctx context.Context) error { return ctx.Err() }
 
 func (cpu) close() error { return nil }
 
-func (cpu) run(ctx context.Context, p Plan, c, a, b *DeviceMatrix) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	for _, m := range []*DeviceMatrix{a, b, c} {
-		if m.buffer.(*hostBuffer).data == nil {
+func (cpu) run(ctx context.Context, p Plan, x operands) error {
+	for _, m := range []*DeviceMatrix{x.a, x.b, x.c, x.bias} {
+		if m != nil && m.buffer.(*hostBuffer).data == nil {
 			return errBufferClosed
 		}
 	}
-	if p.Variant != nil {
-		runKernel(p, c, a, b)
-		return nil
-	}
-	ga, ta := general(a)
-	gb, tb := general(b)
-	out := blas32.General{Rows: p.M, Cols: p.N, Stride: p.N}
-	inPlace := c.dtype == F32 && c.lay.col == 1 && c.lay.row >= c.lay.cols
-	if inPlace {
-		out.Data, out.Stride = floats(c)[c.lay.offset:], c.lay.row
-	} else {
-		out.Data = make([]float32, p.M*p.N)
-	}
-	if p.K == 0 {
-		for i := range p.M {
-			clear(out.Data[i*out.Stride:][:p.N])
+	for batch := range p.Batch {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-	} else if finite(ga.Data) && finite(gb.Data) {
-		blas32.Gemm(ta, tb, 1, ga, gb, 0, out)
-	} else {
-		plain(out, a, b)
-	}
-	if !inPlace {
-		store := storer(c)
-		for i := range p.M {
-			for j := range p.N {
-				store(i, j, out.Data[i*out.Stride+j])
-			}
+		one := operands{c: x.c.one(batch), a: x.a.one(batch), b: x.b.one(batch)}
+		if x.bias != nil {
+			one.bias = x.bias.one(batch)
+		}
+		switch {
+		case p.In == I8:
+			multiplyInt8(p, one)
+		case p.Variant != nil:
+			runKernel(p, one)
+		default:
+			multiplyFloat(p, one)
 		}
 	}
 	return nil
+}
+
+// one is matrix p of the batch m.
+func (m *DeviceMatrix) one(p int) *DeviceMatrix {
+	v := *m
+	v.lay.offset = m.lay.at(p, 0, 0)
+	v.lay.batches, v.lay.batch = 1, 0
+	return &v
+}
+
+// multiplyFloat computes one product with gonum, or by the definition.
+func multiplyFloat(p Plan, x operands) {
+	out := blas32.General{Rows: p.M, Cols: p.N, Stride: p.N}
+	c := x.c.lay
+	asIs := p.Out == F32 && p.Alpha == 1 && p.Beta == 0 && !p.Bias && p.Act == None && c.col == 1 && c.row >= c.cols
+	if asIs {
+		out.Data, out.Stride = floats(x.c)[c.offset:c.offset+c.span()], c.row
+	} else {
+		out.Data = make([]float32, p.M*p.N)
+	}
+	if asIs && p.skipsProduct() {
+		for i := range p.M {
+			clear(out.Data[i*out.Stride:][:p.N])
+		}
+	}
+	if !p.skipsProduct() {
+		ga, ta := general(x.a)
+		gb, tb := general(x.b)
+		if finite(ga.Data) && finite(gb.Data) {
+			blas32.Gemm(ta, tb, 1, ga, gb, 0, out)
+		} else {
+			plain(out, x.a, x.b)
+		}
+	}
+	if asIs {
+		return
+	}
+	finish := finisher(p, x)
+	parallelRows(p.M, func(i int) {
+		for j := range p.N {
+			finish(i, j, out.Data[i*out.Stride+j])
+		}
+	})
+}
+
+// finisher returns a function that stores act(alpha sum + beta C + bias).
+func finisher(p Plan, x operands) func(i, j int, sum float32) {
+	old, store := loader(x.c), storer(x.c)
+	bias := func(_, _ int) float32 { return 0 }
+	if x.bias != nil {
+		bias = loader(x.bias)
+	}
+	return func(i, j int, sum float32) {
+		value := p.Alpha * sum
+		if p.Beta != 0 {
+			value += p.Beta * old(i, j)
+		}
+		if x.bias != nil {
+			value += bias(i, j)
+		}
+		if p.Act != None {
+			value = float32(p.Act.Of(float64(value)))
+		}
+		store(i, j, value)
+	}
 }
 
 // general is m as gonum takes it, transposed or not: in place if its type and
@@ -147,6 +196,21 @@ func plain(out blas32.General, a, b *DeviceMatrix) {
 	})
 }
 
+// multiplyInt8 computes one product of int8 by the definition. Sums wrap around
+// at 32 bits, as they do on a device.
+func multiplyInt8(p Plan, x operands) {
+	a, b, c := elements[int8](x.a), elements[int8](x.b), elements[int32](x.c)
+	parallelRows(p.M, func(i int) {
+		for j := range p.N {
+			var sum int32
+			for kk := range p.K {
+				sum += int32(a[x.a.lay.at(0, i, kk)]) * int32(b[x.b.lay.at(0, kk, j)])
+			}
+			c[x.c.lay.at(0, i, j)] = sum
+		}
+	})
+}
+
 // parallelRows calls f for every row, on all processors.
 func parallelRows(rows int, f func(i int)) {
 	var wg sync.WaitGroup
@@ -161,28 +225,34 @@ func parallelRows(rows int, f func(i int)) {
 	wg.Wait()
 }
 
-func floats(m *DeviceMatrix) []float32 { return asElements[float32](m.buffer.(*hostBuffer).data) }
+func elements[T Element](m *DeviceMatrix) []T { return asElements[T](m.buffer.(*hostBuffer).data) }
 
-func halves(m *DeviceMatrix) []float16.Float16 {
-	return asElements[float16.Float16](m.buffer.(*hostBuffer).data)
-}
+func floats(m *DeviceMatrix) []float32 { return elements[float32](m) }
 
 // loader returns a function that reads an element of m.
 func loader(m *DeviceMatrix) func(i, j int) float32 {
-	if m.dtype == F16 {
-		data := halves(m)
-		return func(i, j int) float32 { return data[m.lay.at(i, j)].Float32() }
+	switch m.dtype {
+	case F16:
+		data := elements[float16.Float16](m)
+		return func(i, j int) float32 { return data[m.lay.at(0, i, j)].Float32() }
+	case BF16:
+		data := elements[BFloat16](m)
+		return func(i, j int) float32 { return data[m.lay.at(0, i, j)].Float32() }
 	}
 	data := floats(m)
-	return func(i, j int) float32 { return data[m.lay.at(i, j)] }
+	return func(i, j int) float32 { return data[m.lay.at(0, i, j)] }
 }
 
 // storer returns a function that writes an element of m, rounded to its type.
 func storer(m *DeviceMatrix) func(i, j int, v float32) {
-	if m.dtype == F16 {
-		data := halves(m)
-		return func(i, j int, v float32) { data[m.lay.at(i, j)] = float16.Fromfloat32(v) }
+	switch m.dtype {
+	case F16:
+		data := elements[float16.Float16](m)
+		return func(i, j int, v float32) { data[m.lay.at(0, i, j)] = float16.Fromfloat32(v) }
+	case BF16:
+		data := elements[BFloat16](m)
+		return func(i, j int, v float32) { data[m.lay.at(0, i, j)] = ToBFloat16(v) }
 	}
 	data := floats(m)
-	return func(i, j int, v float32) { data[m.lay.at(i, j)] = v }
+	return func(i, j int, v float32) { data[m.lay.at(0, i, j)] = v }
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math"
 	"time"
 
 	gpu "github.com/wgemm/wgemm/runtime"
@@ -26,35 +27,49 @@ func (d *device) plan(p problem, o options) (Plan, error) {
 	return makePlan(p, o, d.dev.Adapter())
 }
 
-func (d *device) run(ctx context.Context, p Plan, c, a, b *DeviceMatrix) error {
-	return d.dispatch(ctx, p, c, a, b, func(x gpu.Dispatch) error { return d.dev.Submit(ctx, x) })
+func (d *device) run(ctx context.Context, p Plan, x operands) error {
+	return d.dispatch(ctx, p, x, func(ds []gpu.Dispatch) error { return d.dev.Submit(ctx, ds...) })
 }
 
-func (d *device) elapsed(ctx context.Context, p Plan, c, a, b *DeviceMatrix) (took time.Duration, clock gpu.Clock, err error) {
-	err = d.dispatch(ctx, p, c, a, b, func(x gpu.Dispatch) (err error) {
-		took, clock, err = d.dev.Elapsed(ctx, x)
+func (d *device) elapsed(ctx context.Context, p Plan, x operands) (took time.Duration, clock gpu.Clock, err error) {
+	err = d.dispatch(ctx, p, x, func(ds []gpu.Dispatch) (err error) {
+		took, clock, err = d.dev.Elapsed(ctx, ds...)
 		return err
 	})
 	return took, clock, err
 }
 
-// dispatch calls f with the dispatch of a product.
-func (d *device) dispatch(ctx context.Context, p Plan, c, a, b *DeviceMatrix, f func(gpu.Dispatch) error) error {
-	args := shapeUniform(c, a, b)
-	uniform, err := d.dev.NewBuffer("shape", len(args))
-	if err != nil {
-		return err
+// dispatch calls f with the dispatches of a product: one, or several where the
+// batch is longer than a grid may be.
+func (d *device) dispatch(ctx context.Context, p Plan, x operands, f func([]gpu.Dispatch) error) error {
+	bias := x.bias
+	if bias == nil {
+		bias = x.a // something must be bound; it is not read
 	}
-	defer uniform.Close()
-	if err := uniform.Write(0, args); err != nil {
-		return err
-	}
-	err = d.pipelines.Use(ctx, shader(p.Variant), func(pipeline gpu.Pipeline) error {
-		return f(gpu.Dispatch{
-			Pipeline:   pipeline,
-			Buffers:    []gpu.Buffer{uniform, a.buffer, b.buffer, c.buffer},
-			Workgroups: p.Grid,
+	most := int(d.dev.Adapter().Limits.MaxComputeWorkgroupsPerDimension)
+	var ds []gpu.Dispatch
+	for first := 0; first < p.Batch; first += most {
+		args := shapeUniform(p, x, first)
+		uniform, err := d.dev.NewBuffer("shape", len(args))
+		if err != nil {
+			return err
+		}
+		defer uniform.Close()
+		if err := uniform.Write(0, args); err != nil {
+			return err
+		}
+		grid := p.Grid
+		grid[2] = uint32(min(p.Batch-first, most))
+		ds = append(ds, gpu.Dispatch{
+			Buffers:    []gpu.Buffer{uniform, x.a.buffer, x.b.buffer, x.c.buffer, bias.buffer},
+			Workgroups: grid,
 		})
+	}
+	err := d.pipelines.Use(ctx, shader(p.Variant), func(pipeline gpu.Pipeline) error {
+		for i := range ds {
+			ds[i].Pipeline = pipeline
+		}
+		return f(ds)
 	})
 	if se, ok := errors.AsType[*gpu.ShaderError](err); ok {
 		se.Line = p.Variant.FileLine(se.Line) // of the kernel's file, not of the specialized text
@@ -62,16 +77,25 @@ func (d *device) dispatch(ctx context.Context, p Plan, c, a, b *DeviceMatrix, f 
 	return err
 }
 
-// shapeUniform is the struct Shape of wgsl/parts/operands.wgsl: words in the
-// order of its members.
-func shapeUniform(c, a, b *DeviceMatrix) []byte {
-	words := []int{c.lay.rows, c.lay.cols, a.lay.cols}
-	for _, l := range []layout{a.lay, b.lay, c.lay} {
-		words = append(words, l.offset, l.row, l.col)
+// shapeUniform is the struct Shape of wgsl/parts/operands.wgsl, for the matrices
+// of the batch from first on: words in the order of its members.
+func shapeUniform(p Plan, x operands, first int) []byte {
+	k := p.K
+	if p.skipsProduct() {
+		k = 0
 	}
+	words := []uint32{uint32(p.M), uint32(p.N), uint32(k)}
+	for _, m := range []*DeviceMatrix{x.a, x.b, x.c, x.bias} {
+		var l layout
+		if m != nil {
+			l = m.lay
+		}
+		words = append(words, uint32(l.offset+first*l.batch), uint32(l.row), uint32(l.col), uint32(l.batch))
+	}
+	words = append(words, math.Float32bits(p.Alpha), math.Float32bits(p.Beta))
 	data := make([]byte, 0, 4*len(words))
 	for _, w := range words {
-		data = binary.LittleEndian.AppendUint32(data, uint32(w))
+		data = binary.LittleEndian.AppendUint32(data, w)
 	}
 	return data
 }

@@ -1,13 +1,14 @@
-// Package gemm multiplies matrices: C = A B.
+// Package gemm multiplies matrices: C = act(alpha A B + beta C + bias).
 //
 //	dev, _, err := open.Device(ctx, "") // runtime/open: this build's driver
 //	engine := gemm.New(dev)             // or gemm.NewCPU()
 //	defer engine.Close()
 //	err = engine.Multiply(ctx, c, a, b)
 //
-// A is m x k, B is k x n and C is m x n, with elements of binary32 or binary16
-// and any row and column stride; sums are in binary32. Operands are matrices on
-// the host (Matrix) or on the device (DeviceMatrix), in any mixture.
+// A is m x k, B is k x n and C is m x n, each with any row and column stride, or
+// batches of these. Elements are binary32, binary16 or bfloat16, summed in
+// binary32; or int8, summed exactly in int32. Operands are matrices on the host
+// (Matrix) or on the device (DeviceMatrix), in any mixture.
 package gemm
 
 import (
@@ -17,7 +18,6 @@ import (
 	"time"
 
 	gpu "github.com/wgemm/wgemm/runtime"
-	"github.com/wgemm/wgemm/wgsl"
 )
 
 // An Engine multiplies matrices on one device. It is safe for concurrent use;
@@ -32,10 +32,16 @@ type Engine struct {
 type backend interface {
 	newBuffer(label string, size int) (gpu.Buffer, error)
 	plan(p problem, o options) (Plan, error)
-	run(ctx context.Context, p Plan, c, a, b *DeviceMatrix) error
-	elapsed(ctx context.Context, p Plan, c, a, b *DeviceMatrix) (time.Duration, gpu.Clock, error)
+	run(ctx context.Context, p Plan, x operands) error
+	elapsed(ctx context.Context, p Plan, x operands) (time.Duration, gpu.Clock, error)
 	wait(ctx context.Context) error
 	close() error
+}
+
+// operands are the matrices of a product in an engine's memory.
+type operands struct {
+	c, a, b *DeviceMatrix
+	bias    *DeviceMatrix // seen as m x n, or nil
 }
 
 // New returns an engine on dev, which it owns from then on.
@@ -50,112 +56,118 @@ func NewCPU() *Engine { return &Engine{cpu{}} }
 // Close frees the device and all matrices on it. Closing twice is allowed.
 func (e *Engine) Close() error { return e.b.close() }
 
-// An Option changes how a product is computed.
-type Option func(*options)
-
-type options struct {
-	kernel string
-	params wgsl.Params
-}
-
-// WithKernel asks for a kernel of package wgsl by name, with values for its
-// tunables, in place of the planner's choice. The tunables IN_F16 and OUT_F16
-// follow from the operands.
-func WithKernel(name string, params wgsl.Params) Option {
-	return func(o *options) { o.kernel, o.params = name, params }
-}
-
-// Multiply computes C = A B: C[i, j] becomes the sum over kk of
-// A[i, kk] * B[kk, j], summed in binary32 and rounded once to C's type.
+// Multiply computes C = act(alpha A B + beta C + bias): by default, without
+// options, C = A B. Each element of A B is a sum over kk of A[i, kk] * B[kk, j]
+// in binary32; what is added and applied to it is in binary32 too, and the
+// result is rounded once to C's type.
 //
-// A is m x k, B is k x n, C is m x n. A and B have one element type; C's is
-// the same or binary32. C is not read; with k = 0 it becomes 0, and with m or n
-// = 0 nothing is done. Elements outside the view C are not changed. NaN and
-// infinities in A and B propagate. Operands on the host are copied to the
-// device for the call; C's slice may be that of A or B, whose old values are
-// then used.
+// A is m x k, B is k x n, C is m x n. A and B have one element type; C's is the
+// same or binary32, and int32 for int8, for which there are no options but
+// WithKernel. A batch is multiplied matrix by matrix; an A, B or bias without a
+// batch, or with a batch stride of 0, is the same for all.
+//
+// With beta = 0 C is not read. With alpha = 0 or k = 0 A and B are not read.
+// With m, n or the batch = 0 nothing is done. Elements outside the view C are
+// not changed. NaN and infinities in A and B propagate. Operands on the host are
+// copied to the device for the call; C's slice may be that of A or B, whose old
+// values are then used.
 //
 // Multiply returns when C can be read on the host, or, for a C on the device,
 // when the work is queued. It returns a *ShapeError for operands that do not
 // fit, a *LimitError for what the device cannot hold, a *wgsl.ParamError for a
 // variant that does not exist, and ctx's error when ctx ends first; C is
 // unspecified after an error.
-func (e *Engine) Multiply(ctx context.Context, c, a, b Operand, opts ...Option) error {
+func (e *Engine) Multiply(ctx context.Context, c, a, b Operand, opts ...Option) (err error) {
 	p, err := e.Plan(c, a, b, opts...)
-	if err != nil || p.M == 0 || p.N == 0 {
+	if err != nil || p.empty() {
 		return err
 	}
-	da, closeA, err := e.onDevice(ctx, a)
-	if err != nil {
-		return err
-	}
-	defer closeA()
-	db, closeB, err := e.onDevice(ctx, b)
-	if err != nil {
-		return err
-	}
-	defer closeB()
-	if dc, ok := c.(*DeviceMatrix); ok {
-		return e.Run(ctx, p, dc, da, db)
-	}
-	dc, err := e.NewMatrix(c.DType(), p.M, p.N)
-	if err != nil {
-		return err
-	}
-	defer dc.Close()
-	if err := e.Run(ctx, p, dc, da, db); err != nil {
-		return err
-	}
-	return e.Download(ctx, c.(HostMatrix), dc)
-}
-
-func (e *Engine) onDevice(ctx context.Context, m Operand) (d *DeviceMatrix, done func() error, err error) {
-	switch m := m.(type) {
-	case *DeviceMatrix:
-		return m, func() error { return nil }, nil
-	case HostMatrix:
-		if d, err = e.Upload(ctx, m); err != nil {
-			return nil, nil, err
+	var temporary []*DeviceMatrix
+	defer func() {
+		for _, m := range temporary {
+			err = errors.Join(err, m.Close())
 		}
-		return d, d.Close, nil
+	}()
+	onDevice := func(m Operand, read bool) (*DeviceMatrix, error) {
+		if d, ok := m.(*DeviceMatrix); ok {
+			return d, nil
+		}
+		host := m.(HostMatrix)
+		var d *DeviceMatrix
+		var err error
+		if read {
+			d, err = e.Upload(ctx, host)
+		} else {
+			lay := host.layout()
+			d, err = e.NewBatch(host.DType(), lay.batches, lay.rows, lay.cols)
+		}
+		if err == nil {
+			temporary = append(temporary, d)
+		}
+		return d, err
 	}
-	return nil, nil, fmt.Errorf("gemm: %w: operand of type %T", gpu.ErrInvalid, m)
+	o := newOptions(opts)
+	da, err := onDevice(a, !p.skipsProduct())
+	if err != nil {
+		return err
+	}
+	db, err := onDevice(b, !p.skipsProduct())
+	if err != nil {
+		return err
+	}
+	dc, err := onDevice(c, o.beta != 0)
+	if err != nil {
+		return err
+	}
+	if o.bias != nil {
+		bias, err := onDevice(o.bias, true)
+		if err != nil {
+			return err
+		}
+		opts = append(opts[:len(opts):len(opts)], WithBias(bias))
+	}
+	if err := e.Run(ctx, p, dc, da, db, opts...); err != nil {
+		return err
+	}
+	if host, ok := c.(HostMatrix); ok {
+		return e.Download(ctx, host, dc)
+	}
+	return nil
 }
 
-// Plan tells how Multiply would compute C = A B with these operands, without
-// doing it. It returns the errors that Multiply returns before it starts.
+// Plan tells how Multiply would compute this, without doing it. It returns the
+// errors that Multiply returns before it starts.
 func (e *Engine) Plan(c, a, b Operand, opts ...Option) (Plan, error) {
-	var o options
-	for _, set := range opts {
-		set(&o)
-	}
-	p, err := newProblem(e, c, a, b)
+	o := newOptions(opts)
+	p, err := newProblem(e, c, a, b, o)
 	if err != nil {
 		return Plan{}, err
 	}
-	if p.m == 0 || p.n == 0 {
-		return Plan{M: p.m, N: p.n, K: p.k}, nil
+	if (Plan{problem: p}).empty() {
+		return Plan{problem: p}, nil
 	}
 	return e.b.plan(p, o)
 }
 
-// Run queues C = A B as planned and returns without waiting. The matrices must
-// have the shapes and types of the plan; they may be closed once Run has
-// returned.
-func (e *Engine) Run(ctx context.Context, p Plan, c, a, b *DeviceMatrix) error {
-	if err := p.fits(e, c, a, b); err != nil {
+// Run queues a product as planned and returns without waiting. The matrices and
+// options must be those of the plan, up to the matrices' places in memory; they
+// may be closed once Run has returned.
+func (e *Engine) Run(ctx context.Context, p Plan, c, a, b *DeviceMatrix, opts ...Option) error {
+	x, err := p.operands(e, c, a, b, newOptions(opts))
+	if err != nil || p.empty() {
 		return err
 	}
-	return e.b.run(ctx, p, c, a, b)
+	return e.b.run(ctx, p, x)
 }
 
 // Elapsed does what Run does, waits for it, and returns how long the device
 // took and by which clock.
-func (e *Engine) Elapsed(ctx context.Context, p Plan, c, a, b *DeviceMatrix) (time.Duration, gpu.Clock, error) {
-	if err := p.fits(e, c, a, b); err != nil {
-		return 0, "", err
+func (e *Engine) Elapsed(ctx context.Context, p Plan, c, a, b *DeviceMatrix, opts ...Option) (time.Duration, gpu.Clock, error) {
+	x, err := p.operands(e, c, a, b, newOptions(opts))
+	if err != nil || p.empty() {
+		return 0, gpu.HostClock, err
 	}
-	return e.b.elapsed(ctx, p, c, a, b)
+	return e.b.elapsed(ctx, p, x)
 }
 
 // Wait blocks until all that was queued has ended, or ctx has.
@@ -164,7 +176,12 @@ func (e *Engine) Wait(ctx context.Context) error { return e.b.wait(ctx) }
 // NewMatrix makes a rows x cols matrix of zeros on the device. The caller
 // closes it. It returns a *LimitError if it is too big for the device.
 func (e *Engine) NewMatrix(dtype DType, rows, cols int) (*DeviceMatrix, error) {
-	lay := layout{rows: rows, cols: cols, row: cols, col: 1}
+	return e.NewBatch(dtype, 1, rows, cols)
+}
+
+// NewBatch is NewMatrix for a batch of matrices.
+func (e *Engine) NewBatch(dtype DType, batch, rows, cols int) (*DeviceMatrix, error) {
+	lay := layout{rows: rows, cols: cols, batches: batch}.packed()
 	if err := lay.check("a new matrix", maxElements); err != nil {
 		return nil, err
 	}
@@ -196,23 +213,22 @@ func (e *Engine) Upload(ctx context.Context, m HostMatrix) (*DeviceMatrix, error
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	gaps := lay.span() > 2*lay.rows*lay.cols
+	gaps := lay.span() > 2*lay.rows*lay.cols*lay.batches
 	if gaps {
-		lay.row, lay.col = lay.cols, 1
+		lay = lay.packed()
 	}
 	d, err := e.allocate(m.DType(), lay)
 	if err != nil || lay.empty() {
 		return d, err
 	}
-	data := m.bytes
+	var data []byte
 	if gaps {
-		data = func() []byte {
-			packed := make([]byte, lay.span()*m.DType().Size())
-			m.pack(packed)
-			return packed
-		}
+		data = make([]byte, lay.span()*m.DType().Size())
+		m.pack(data)
+	} else {
+		data = m.bytes()
 	}
-	if err := d.buffer.Write(0, data()); err != nil {
+	if err := d.buffer.Write(0, data); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -226,9 +242,9 @@ func (e *Engine) Download(ctx context.Context, dst HostMatrix, src *DeviceMatrix
 		return &ShapeError{"the matrix to download", "is on another engine"}
 	}
 	to, from := dst.layout(), src.lay
-	if to.rows != from.rows || to.cols != from.cols || dst.DType() != src.dtype {
-		return &ShapeError{"the destination", fmt.Sprintf("is %d x %d of %s, the matrix to download %d x %d of %s",
-			to.rows, to.cols, dst.DType(), from.rows, from.cols, src.dtype)}
+	if to.rows != from.rows || to.cols != from.cols || to.batches != from.batches || dst.DType() != src.dtype {
+		return &ShapeError{"the destination", fmt.Sprintf("is %d times %d x %d of %s, the matrix to download %d times %d x %d of %s",
+			to.batches, to.rows, to.cols, dst.DType(), from.batches, from.rows, from.cols, src.dtype)}
 	}
 	if err := checkOutput("the destination", to, dst.length()); err != nil || to.empty() {
 		return err
@@ -251,13 +267,11 @@ func (e *Engine) Download(ctx context.Context, dst HostMatrix, src *DeviceMatrix
 // gather copies the elements of a layout, whose memory starts with the first,
 // into row-major order without gaps.
 func gather(memory []byte, lay layout, size int) []byte {
-	out := make([]byte, 0, lay.rows*lay.cols*size)
-	for i := range lay.rows {
-		for j := range lay.cols {
-			at := (lay.at(i, j) - lay.offset) * size
-			out = append(out, memory[at:at+size]...)
-		}
-	}
+	out := make([]byte, 0, lay.batches*lay.rows*lay.cols*size)
+	lay.each(func(place int) {
+		at := (place - lay.offset) * size
+		out = append(out, memory[at:at+size]...)
+	})
 	return out
 }
 
@@ -267,8 +281,7 @@ func checkOutput(arg string, lay layout, length int) error {
 		return err
 	}
 	if lay.overlaps() {
-		return &ShapeError{arg, fmt.Sprintf("has %d rows and %d columns at strides %d and %d: elements would share a place",
-			lay.rows, lay.cols, lay.row, lay.col)}
+		return &ShapeError{arg, fmt.Sprintf("has %s: elements would share a place", lay)}
 	}
 	return nil
 }

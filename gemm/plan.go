@@ -7,67 +7,118 @@ import (
 	"github.com/wgemm/wgemm/wgsl"
 )
 
-// A problem is what the planner knows of the operands.
+// A problem is what the planner knows of a product.
 type problem struct {
-	m, n, k int
-	in, out DType
+	M, N, K     int
+	Batch       int
+	In, Out     DType // element types of A and B, and of C
+	Alpha, Beta float32
+	Bias        bool
+	Act         Activation
 }
 
+// skipsProduct reports whether A and B are not read.
+func (p problem) skipsProduct() bool { return p.K == 0 || p.Alpha == 0 }
+
 // newProblem checks the operands against each other.
-func newProblem(e *Engine, c, a, b Operand) (problem, error) {
-	for _, x := range []struct {
+func newProblem(e *Engine, c, a, b Operand, o options) (problem, error) {
+	args := []struct {
 		arg string
 		m   Operand
-	}{{"A", a}, {"B", b}, {"C", c}} {
-		switch m := x.m.(type) {
-		case HostMatrix:
-			check := layout.check
-			if x.arg == "C" {
-				check = func(l layout, arg string, length int) error { return checkOutput(arg, l, length) }
-			}
-			if err := check(m.layout(), x.arg, m.length()); err != nil {
-				return problem{}, err
-			}
-		case *DeviceMatrix:
-			if m == nil || m.engine != e {
-				return problem{}, &ShapeError{x.arg, "is on another engine"}
-			}
-			if x.arg == "C" && m.lay.overlaps() {
-				return problem{}, checkOutput("C", m.lay, maxElements)
-			}
-		default:
-			return problem{}, &ShapeError{x.arg, fmt.Sprintf("is a %T, want a Matrix or a *DeviceMatrix", x.m)}
+	}{{"A", a}, {"B", b}, {"C", c}}
+	if o.bias != nil {
+		args = append(args, struct {
+			arg string
+			m   Operand
+		}{"the bias", o.bias})
+	}
+	for _, x := range args {
+		if err := checkOperand(e, x.arg, x.m, x.arg == "C"); err != nil {
+			return problem{}, err
 		}
 	}
 	la, lb, lc := a.layout(), b.layout(), c.layout()
+	p := problem{
+		M: la.rows, N: lb.cols, K: la.cols, Batch: lc.batches,
+		In: a.DType(), Out: c.DType(),
+		Alpha: o.alpha, Beta: o.beta, Bias: o.bias != nil, Act: o.act,
+	}
+	wrong := func(arg, format string, args ...any) (problem, error) {
+		return problem{}, &ShapeError{arg, fmt.Sprintf(format, args...)}
+	}
 	switch {
 	case la.cols != lb.rows:
-		return problem{}, &ShapeError{"B", fmt.Sprintf("has %d rows, want %d as A (%d x %d) has columns", lb.rows, la.cols, la.rows, la.cols)}
+		return wrong("B", "has %d rows, want %d as A (%d x %d) has columns", lb.rows, la.cols, la.rows, la.cols)
 	case lc.rows != la.rows || lc.cols != lb.cols:
-		return problem{}, &ShapeError{"C", fmt.Sprintf("is %d x %d, want %d x %d for A (%d x %d) and B (%d x %d)",
-			lc.rows, lc.cols, la.rows, lb.cols, la.rows, la.cols, lb.rows, lb.cols)}
-	case a.DType() != b.DType():
-		return problem{}, &ShapeError{"B", fmt.Sprintf("has elements of %s, want %s as A has", b.DType(), a.DType())}
-	case c.DType() == F16 && a.DType() != F16:
-		return problem{}, &ShapeError{"C", fmt.Sprintf("has elements of f16, want f32 as A and B have %s", a.DType())}
+		return wrong("C", "is %d x %d, want %d x %d for A (%d x %d) and B (%d x %d)",
+			lc.rows, lc.cols, la.rows, lb.cols, la.rows, la.cols, lb.rows, lb.cols)
+	case p.In == I32:
+		return wrong("A", "has elements of i32, want f32, f16, bf16 or i8")
+	case b.DType() != p.In:
+		return wrong("B", "has elements of %s, want %s as A has", b.DType(), p.In)
+	case p.In == I8 && p.Out != I32:
+		return wrong("C", "has elements of %s, want i32 as A and B have i8", p.Out)
+	case p.In != I8 && p.Out != F32 && p.Out != p.In:
+		want := p.In.String()
+		if p.In != F32 {
+			want += " or f32"
+		}
+		return wrong("C", "has elements of %s, want %s as A and B have %s", p.Out, want, p.In)
+	case p.In == I8 && (o.alpha != 1 || o.beta != 0 || o.bias != nil || o.act != None):
+		return wrong("A", "has elements of i8, whose product has no alpha, beta, bias or activation")
+	case int(o.act) >= len(activations):
+		return wrong("the activation", "is number %d of %d", o.act, len(activations))
 	}
-	for arg, m := range map[string]Operand{"A": a, "B": b} {
-		if dm, ok := m.(*DeviceMatrix); ok {
-			if dc, ok := c.(*DeviceMatrix); ok && dm.buffer == dc.buffer {
-				return problem{}, &ShapeError{"C", "shares its memory with " + arg}
-			}
+	for _, x := range args {
+		if n := x.m.layout().batches; x.arg != "C" && n != 1 && n != p.Batch {
+			return wrong(x.arg, "has a batch of %d, want %d as C has, or 1", n, p.Batch)
+		}
+		dx, okX := x.m.(*DeviceMatrix)
+		dc, okC := c.(*DeviceMatrix)
+		if x.arg != "C" && okX && okC && dx.buffer == dc.buffer {
+			return wrong("C", "shares its memory with %s", x.arg)
 		}
 	}
-	return problem{la.rows, lb.cols, la.cols, a.DType(), c.DType()}, nil
+	if o.bias != nil {
+		l := o.bias.layout()
+		switch {
+		case o.bias.DType() != p.In:
+			return wrong("the bias", "has elements of %s, want %s as A and B have", o.bias.DType(), p.In)
+		case (l.rows != 1 && l.rows != p.M) || (l.cols != 1 && l.cols != p.N):
+			return wrong("the bias", "is %d x %d, want a row of %d, a column of %d, or %d x %d", l.rows, l.cols, p.N, p.M, p.M, p.N)
+		}
+	}
+	return p, nil
+}
+
+// checkOperand checks one operand by itself.
+func checkOperand(e *Engine, arg string, m Operand, written bool) error {
+	length := maxElements
+	switch m := m.(type) {
+	case HostMatrix:
+		length = m.length()
+	case *DeviceMatrix:
+		if m == nil || m.engine != e {
+			return &ShapeError{arg, "is on another engine"}
+		}
+	default:
+		return &ShapeError{arg, fmt.Sprintf("is a %T, want a Matrix or a *DeviceMatrix", m)}
+	}
+	if written {
+		return checkOutput(arg, m.layout(), length)
+	}
+	return m.layout().check(arg, length)
 }
 
 // A Plan is how a product is computed.
 type Plan struct {
-	M, N, K int
-	In, Out DType         // element types of A and B, and of C
+	problem
 	Variant *wgsl.Variant // nil where the CPU path computes without one
-	Grid    [3]uint32     // workgroups in x (columns), y (rows) and z
+	Grid    [3]uint32     // workgroups in x (columns), y (rows) and z (the batch)
 }
+
+// empty reports whether there is nothing to compute.
+func (p Plan) empty() bool { return p.M == 0 || p.N == 0 || p.Batch == 0 }
 
 // Name is the variant's, or that of the CPU path.
 func (p Plan) Name() string {
@@ -88,17 +139,41 @@ func (p Plan) Slices() int {
 	return 0
 }
 
-// fits returns an error for matrices that are not those of the plan.
-func (p Plan) fits(e *Engine, c, a, b *DeviceMatrix) error {
-	got, err := newProblem(e, c, a, b)
+// operands returns the matrices as the backend takes them, or an error for
+// matrices or options that are not those of the plan.
+func (p Plan) operands(e *Engine, c, a, b *DeviceMatrix, o options) (operands, error) {
+	got, err := newProblem(e, c, a, b, o)
 	if err != nil {
-		return err
+		return operands{}, err
 	}
-	if want := (problem{p.M, p.N, p.K, p.In, p.Out}); got != want {
-		return &ShapeError{"the plan", fmt.Sprintf("is for %d x %d x %d %s to %s, the matrices are %d x %d x %d %s to %s",
-			want.m, want.n, want.k, want.in, want.out, got.m, got.n, got.k, got.in, got.out)}
+	if got != p.problem {
+		return operands{}, &ShapeError{"the plan", fmt.Sprintf("is for %+v, the call is %+v", p.problem, got)}
 	}
-	return nil
+	x := operands{c: c, a: a.broadcast(), b: b.broadcast()}
+	if o.bias != nil {
+		bias, ok := o.bias.(*DeviceMatrix)
+		if !ok {
+			return operands{}, &ShapeError{"the bias", "is on the host, want it on the device as the other matrices are"}
+		}
+		x.bias = bias.broadcast()
+	}
+	return x, nil
+}
+
+// broadcast is m with strides of 0 along axes of size 1, so that it can be seen
+// as larger.
+func (m *DeviceMatrix) broadcast() *DeviceMatrix {
+	v := *m
+	if v.lay.batches == 1 {
+		v.lay.batch = 0
+	}
+	if v.lay.rows == 1 {
+		v.lay.row = 0
+	}
+	if v.lay.cols == 1 {
+		v.lay.col = 0
+	}
+	return &v
 }
 
 // makePlan picks a variant and a grid. It needs no device, only what describes
@@ -121,8 +196,9 @@ func makePlan(p problem, o options, a gpu.Adapter) (Plan, error) {
 	if !okM || !okN {
 		return Plan{}, fmt.Errorf("gemm: kernel %s has no tile of BM x BN", kernel)
 	}
-	plan := Plan{p.m, p.n, p.k, p.in, p.out, v, [3]uint32{uint32(ceilDiv(p.n, int(bn))), uint32(ceilDiv(p.m, int(bm))), 1}}
-	for _, n := range plan.Grid {
+	plan := Plan{p, v, [3]uint32{uint32(ceilDiv(p.N, int(bn))), uint32(ceilDiv(p.M, int(bm))), uint32(p.Batch)}}
+	// The batch is cut into several dispatches if need be (device.go).
+	for _, n := range plan.Grid[:2] {
 		if n > a.Limits.MaxComputeWorkgroupsPerDimension {
 			return Plan{}, &LimitError{
 				What: v.Name, Limit: "maxComputeWorkgroupsPerDimension",
@@ -138,31 +214,35 @@ func choose(p problem, a gpu.Adapter) (string, wgsl.Params) {
 	params := wgsl.Params{"UNROLL": 1}
 	// On a software adapter a larger register tile pays, at larger sizes: its
 	// workgroups do not compete for registers (docs/kernels.md, all numbers).
-	if a.Type == gpu.Software && p.m >= 256 && p.n >= 256 {
+	if a.Type == gpu.Software && p.M >= 256 && p.N >= 256 {
 		params = params.With(wgsl.Params{"BM": 128, "BN": 128, "TM": 8, "TN": 8})
 	}
 	// A tile much larger than C would leave most invocations without work.
-	if p.m <= 16 || p.n <= 16 {
+	if p.M <= 16 || p.N <= 16 {
 		params = params.With(wgsl.Params{"BM": 16, "BN": 16, "BK": 32, "TM": 1, "TN": 1})
 	}
 	return "gemm_tiled", params
 }
 
-// specialize adds to the tunables what follows from the element types.
+// specialize adds to the tunables what follows from the problem.
 func specialize(kernel string, params wgsl.Params, p problem) (*wgsl.Variant, error) {
-	types := wgsl.Params{"IN_F16": 0, "OUT_F16": 0}
-	for name := range types {
+	is := func(b bool) uint32 {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	follows := wgsl.Params{
+		"IN_F16": is(p.In == F16), "IN_BF16": is(p.In == BF16), "IN_I8": is(p.In == I8),
+		"OUT_F16": is(p.Out == F16), "OUT_BF16": is(p.Out == BF16),
+		"BIAS": is(p.Bias), "ACT": uint32(p.Act),
+	}
+	for name := range follows {
 		if _, given := params[name]; given {
-			return nil, &wgsl.ParamError{Kernel: kernel, Param: name, Reason: "follows from the types of the matrices and cannot be set"}
+			return nil, &wgsl.ParamError{Kernel: kernel, Param: name, Reason: "follows from the matrices and options and cannot be set"}
 		}
 	}
-	if p.in == F16 {
-		types["IN_F16"] = 1
-	}
-	if p.out == F16 {
-		types["OUT_F16"] = 1
-	}
-	return wgsl.Specialize(kernel, params.With(types))
+	return wgsl.Specialize(kernel, params.With(follows))
 }
 
 func shader(v *wgsl.Variant) gpu.Shader {

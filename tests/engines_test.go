@@ -104,6 +104,15 @@ func element[T gemm.Element](v float64) T {
 	case *float16.Float16:
 		*p = float16.Fromfloat32(float32(v))
 		return any(*p).(T)
+	case *gemm.BFloat16:
+		*p = gemm.ToBFloat16(float32(v))
+		return any(*p).(T)
+	case *int8:
+		*p = int8(v)
+		return any(*p).(T)
+	case *int32:
+		*p = int32(v)
+		return any(*p).(T)
 	}
 	panic("not an element")
 }
@@ -115,6 +124,12 @@ func number[T gemm.Element](v T) float64 {
 		return float64(v)
 	case float16.Float16:
 		return float64(v.Float32())
+	case gemm.BFloat16:
+		return float64(v.Float32())
+	case int8:
+		return float64(v)
+	case int32:
+		return float64(v)
 	}
 	panic("not an element")
 }

@@ -148,10 +148,8 @@ func constants(kernel string, lines []string, p Params) (consts map[string]uint3
 		}
 		if tunable {
 			known = append(known, name)
-			if typ == "u32" {
-				named = append(named, fmt.Sprintf("%s=%d", name, value))
-			} else if value != 0 {
-				named = append(named, fmt.Sprintf("%s=%t", name, value != 0))
+			if value != 0 {
+				named = append(named, name+"="+strings.TrimSuffix(literal(typ, value), "u"))
 			}
 		}
 		consts[name] = value
@@ -193,11 +191,11 @@ func literal(typ string, value uint32) string {
 	return strconv.FormatUint(uint64(value), 10) + "u"
 }
 
-// sizeOf is the size in bytes of a type of workgroup memory: f32, u32,
-// vec4<f32>, and arrays of these.
+// sizeOf is the size in bytes of a type of workgroup memory: Num, which is f32
+// or i32, f32, u32, vec4<f32>, and arrays of these.
 func sizeOf(typ string, consts map[string]uint32) (uint64, error) {
 	switch typ {
-	case "f32", "u32":
+	case "Num", "f32", "u32":
 		return 4, nil
 	case "vec4<f32>":
 		return 16, nil

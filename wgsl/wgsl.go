@@ -114,8 +114,8 @@ func (e *ParamError) Error() string {
 
 // A Variant is a kernel with values for all its tunables, ready to compile.
 type Variant struct {
-	// Name is the kernel and its tunables, in the order of the file; switches
-	// that are off are left out: "gemm_tiled/BM=64,BN=64,BK=16,TM=4,TN=4".
+	// Name is the kernel and its tunables, in the order of the file; what is 0
+	// or off is left out: "gemm_tiled/BM=64,BN=64,BK=16,TM=4,TN=4".
 	Name   string
 	Kernel string
 	Source string // WGSL with literals only

@@ -22,6 +22,8 @@ var golden = []struct{ file, kernel, params string }{
 	{"tiled_4x4x4", "gemm_tiled", "BM=4,BN=4,BK=4,TM=1,TN=1"},
 	{"broken_no_m_n_mask", "broken/gemm_tiled", "NO_M_MASK=true,NO_N_MASK=true"},
 	{"tiled_native_f16", "gemm_tiled", "BM=4,BN=4,BK=4,TM=1,TN=1,IN_F16=true,OUT_F16=true,NATIVE_F16=true"},
+	{"tiled_i8", "gemm_tiled", "BM=4,BN=4,BK=4,TM=1,TN=1,IN_I8=true"},
+	{"naive_bf16_bias_gelu", "gemm_naive", "IN_BF16=true,OUT_BF16=true,BIAS=true,ACT=3"},
 	{"broken_no_k_mask", "broken/gemm_tiled", "NO_K_MASK=true"},
 	{"broken_reset_acc", "broken/gemm_tiled", "RESET_ACC=true"},
 	{"broken_f16_acc", "broken/gemm_tiled", "BK=8,F16_ACC=true,IN_F16=true,OUT_F16=true"},
@@ -146,7 +148,7 @@ func TestSpecialize(t *testing.T) {
 			if v.WorkgroupBytes != tc.wantBytes {
 				t.Errorf("%d bytes of workgroup memory, want %d", v.WorkgroupBytes, tc.wantBytes)
 			}
-			if got := strings.Join(v.Bindings, " "); got != "uniform storage, read storage, read storage, read_write" {
+			if got := strings.Join(v.Bindings, " "); got != "uniform storage, read storage, read storage, read_write storage, read" {
 				t.Errorf("bindings %q", got)
 			}
 			for name, want := range tc.wantConsts {
@@ -174,7 +176,7 @@ func TestParamError(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, kernel, params, want string }{
 		{"kernel", "gemm_tield", "", "no such kernel; there are broken/gemm_tiled, gemm_naive, gemm_tiled"},
-		{"unknown tunable", "gemm_tiled", "BX=3", "BX: no such tunable; there are BM, BN, BK, TM, TN, UNROLL, IN_F16, OUT_F16, NATIVE_F16"},
+		{"unknown tunable", "gemm_tiled", "BX=3", "BX: no such tunable; there are BM, BN, BK, TM, TN, UNROLL, IN_F16, IN_BF16, IN_I8, OUT_F16, OUT_BF16, NATIVE_F16, BIAS, ACT"},
 		{"derived", "gemm_tiled", "WG_X=3", "WG_X: no such tunable"},
 		{"uneven", "gemm_tiled", "TM=3", "BM % TM == 0u && BN % TN == 0u: does not hold for BM=64,BN=64,BK=16,TM=3"},
 		{"zero", "gemm_tiled", "BK=0", "BK > 0u"},
