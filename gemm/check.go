@@ -1,9 +1,11 @@
 package gemm
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
 const (
@@ -51,12 +53,33 @@ type Report struct {
 // Right reports whether every compared element is within its bound.
 func (r Report) Right() bool { return r.Ratio <= 1 }
 
+// MarshalJSON writes numbers that JSON does not have, such as the NaN that a NaN
+// in A gives, as strings, and whether all is right.
+func (r Report) MarshalJSON() ([]byte, error) {
+	type fields Report
+	number := func(v float64) any {
+		if v-v != 0 {
+			return fmt.Sprint(v)
+		}
+		return v
+	}
+	return json.Marshal(struct {
+		Right bool `json:"right"`
+		fields
+		Ratio    any `json:"ratio"`
+		Got      any `json:"got"`
+		Want     any `json:"want"`
+		Bound    any `json:"bound"`
+		MaxError any `json:"max_error"`
+	}{r.Right(), fields(r), number(r.Ratio), number(r.Got), number(r.Want), number(r.Bound), number(r.MaxError)})
+}
+
 func (r Report) String() string {
 	place := fmt.Sprintf("%d, %d", r.Row, r.Col)
 	if r.Batch > 0 {
 		place = fmt.Sprintf("%d, %s", r.Batch, place)
 	}
-	return fmt.Sprintf("C[%s] is %v, want %v within %.3g (error %.3g of the bound)", place, r.Got, r.Want, r.Bound, r.Ratio)
+	return fmt.Sprintf("C[%s] is %v, want %v within %.3g; the error is %.3g times that", place, r.Got, r.Want, r.Bound, r.Ratio)
 }
 
 // maxCheckWork bounds the products that Check forms in float64, a few seconds'
@@ -71,7 +94,7 @@ func Check(c, a, b HostMatrix, seed uint64) Report {
 
 // CheckElement is Check for the element in row i and column j alone.
 func CheckElement(c, a, b HostMatrix, i, j int) Report {
-	return Product{A: a, B: b, Alpha: 1}.checkElement(c, 0, i, j)
+	return Product{A: a, B: b, Alpha: 1}.checkRow(c, 0, i, j, 1)
 }
 
 // Check compares C, as an engine computed it, with a reference in float64. The
@@ -89,115 +112,112 @@ func CheckElement(c, a, b HostMatrix, i, j int) Report {
 // adds its own (activationError). A NaN or infinity must be met by the same, and
 // an overflow by infinity. Products of int8 must be exact.
 //
-// A big product is checked in elements drawn at random from seed, and in the
-// corners of the first and the last matrix of a batch.
+// Of a big product, whole rows are checked: the first and the last of the first
+// and the last matrix of the batch, and others drawn at random from seed.
 func (x Product) Check(c HostMatrix, seed uint64) Report {
-	l, k := c.layout(), x.A.layout().cols
+	l := c.layout()
 	r := Report{Elements: l.batches * l.rows * l.cols, Ratio: math.Inf(-1)}
 	if r.Elements == 0 {
 		r.Ratio = 0
 		return r
 	}
-	most := max(maxCheckWork/max(k, 1), 64)
-	if r.Elements <= most {
-		rows := make([]Report, l.batches*l.rows)
-		parallelRows(len(rows), func(n int) {
-			rows[n] = Report{Ratio: math.Inf(-1)}
-			for j := range l.cols {
-				rows[n].merge(x.checkElement(c, n/l.rows, n%l.rows, j))
-			}
-		})
-		for _, row := range rows {
-			r.merge(row)
-		}
-		return r
+	rows := make([]int, l.batches*l.rows)
+	for n := range rows {
+		rows[n] = n
 	}
-	for _, p := range []int{0, l.batches - 1} {
-		for _, i := range []int{0, l.rows - 1} {
-			for _, j := range []int{0, l.cols - 1} {
-				r.merge(x.checkElement(c, p, i, j))
-			}
-		}
+	if most := max(maxCheckWork/(max(x.A.layout().cols, 1)*l.cols), 4); len(rows) > most {
+		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+		last := l.batches*l.rows - 1
+		rows = append([]int{0, l.rows - 1, last - l.rows + 1, last}, rows[:most-4]...)
+		slices.Sort(rows)
+		rows = slices.Compact(rows)
 	}
-	rng := rand.New(rand.NewPCG(seed, 0))
-	for r.Checked < most {
-		r.merge(x.checkElement(c, rng.IntN(l.batches), rng.IntN(l.rows), rng.IntN(l.cols)))
+	reports := make([]Report, len(rows))
+	parallelRows(len(rows), func(n int) {
+		reports[n] = x.checkRow(c, rows[n]/l.rows, rows[n]%l.rows, 0, l.cols)
+	})
+	for _, row := range reports {
+		r.merge(row)
 	}
 	return r
 }
 
-// checkElement compares one element.
-func (x Product) checkElement(c HostMatrix, p, i, j int) Report {
+// checkRow compares n elements from column from on, in row i of matrix p.
+func (x Product) checkRow(c HostMatrix, p, i, from, n int) Report {
 	k := x.A.layout().cols
 	if x.Alpha == 0 {
 		k = 0
 	}
-	var sum, abs, flushed float64
-	for kk := range k {
-		a, b := at(x.A, p, i, kk), at(x.B, p, kk, j)
-		sum += a * b
-		abs += math.Abs(a * b)
-		if math.Abs(a) < minNormalF32 || math.Abs(b) < minNormalF32 {
-			flushed += math.Abs(a * b)
+	a, b := make([]float64, k), make([]float64, n)
+	sums := make([]sum, n)
+	x.A.values(p, i, 0, a)
+	for kk, u := range a {
+		x.B.values(p, kk, from, b)
+		tiny := math.Abs(u) < minNormalF32
+		for j, v := range b {
+			s := &sums[j]
+			product := u * v
+			s.value += product
+			s.abs += math.Abs(product)
+			if tiny || math.Abs(v) < minNormalF32 {
+				s.flushed += math.Abs(product)
+			}
 		}
 	}
-	alpha := float64(x.Alpha)
-	partial := abs // before alpha, where a sum may overflow
-	sum, abs, flushed = alpha*sum, math.Abs(alpha)*abs, math.Abs(alpha)*flushed
-	add := func(v float64) {
-		sum += v
-		abs += math.Abs(v)
-	}
+	got, old, bias := make([]float64, n), make([]float64, n), make([]float64, n)
+	c.values(p, i, from, got)
 	if x.Beta != 0 {
-		add(float64(x.Beta) * at(x.C0, p, i, j))
+		x.C0.values(p, i, from, old)
 	}
 	if x.Bias != nil {
-		add(at(x.Bias, p, i, j))
+		x.Bias.values(p, i, from, bias)
 	}
-	n := float64(k+4) * unitF32
-	bound := n/(1-n)*abs + float64(k+2)*minNormalF32*max(1, math.Abs(alpha)) + flushed
-	want := sum
-	if x.Act != None {
-		want = x.Act.Of(sum)
-		bound = 1.13*bound + activationError(sum, want)
+	r := Report{Ratio: math.Inf(-1)}
+	for j, s := range sums {
+		one := x.judge(c.DType(), k, s, float64(x.Beta)*old[j], bias[j], got[j])
+		one.Batch, one.Row, one.Col = p, i, from+j
+		r.Elements++
+		r.merge(one)
 	}
-	to := rounding[c.DType()]
-	bound += to.unit*math.Abs(want) + to.halfStep
-	if c.DType() == I32 {
-		bound = 0
-	}
-	got := c.value(p, i, j)
-	one := Report{Checked: 1, Elements: 1, Batch: p, Row: i, Col: j, Got: got, Want: want, Bound: bound}
-	if math.Abs(want)-bound >= to.overflow {
-		one.Want = math.Copysign(math.Inf(1), want)
-	}
-	switch {
-	case got == one.Want, math.IsNaN(got) && math.IsNaN(one.Want):
-	case max(abs, partial) >= overflowF32 && math.IsNaN(want) == math.IsNaN(got): // a partial sum may overflow
-	case math.IsInf(got, 0) && math.Signbit(got) == math.Signbit(want) && math.Abs(want)+bound >= to.overflow:
-	case math.IsNaN(got + one.Want), math.IsInf(got+one.Want, 0), bound == 0:
-		one.Ratio, one.MaxError = math.Inf(1), math.Inf(1)
-	default:
-		one.MaxError = math.Abs(got - one.Want)
-		one.Ratio = one.MaxError / bound
-	}
-	return one
+	return r
 }
 
-// at is an element of a matrix that may be broadcast over batch, rows and
-// columns.
-func at(m HostMatrix, p, i, j int) float64 {
-	l := m.layout()
-	if l.batches == 1 {
-		p = 0
+// A sum is one element of A B, with the sum of the magnitudes of its products,
+// of all and of those that a device may flush to 0.
+type sum struct{ value, abs, flushed float64 }
+
+// judge compares one element with what it is to be.
+func (x Product) judge(dtype DType, k int, s sum, old, bias, got float64) Report {
+	alpha := float64(x.Alpha)
+	want := alpha*s.value + old + bias
+	abs := math.Abs(alpha)*s.abs + math.Abs(old) + math.Abs(bias)
+	n := float64(k+4) * unitF32
+	bound := n/(1-n)*abs + float64(k+2)*minNormalF32*max(1, math.Abs(alpha)) + math.Abs(alpha)*s.flushed
+	if x.Act != None {
+		before := want
+		want = x.Act.Of(before)
+		bound = 1.13*bound + activationError(before, want)
 	}
-	if l.rows == 1 {
-		i = 0
+	to := rounding[dtype]
+	bound += to.unit*math.Abs(want) + to.halfStep
+	if dtype == I32 {
+		bound = 0
 	}
-	if l.cols == 1 {
-		j = 0
+	r := Report{Checked: 1, Got: got, Want: want, Bound: bound}
+	if math.Abs(want)-bound >= to.overflow {
+		r.Want = math.Copysign(math.Inf(1), want)
 	}
-	return m.value(p, i, j)
+	switch {
+	case got == r.Want, math.IsNaN(got) && math.IsNaN(r.Want):
+	case max(abs, s.abs) >= overflowF32 && math.IsNaN(want) == math.IsNaN(got): // a partial sum may overflow
+	case math.IsInf(got, 0) && math.Signbit(got) == math.Signbit(want) && math.Abs(want)+bound >= to.overflow:
+	case math.IsNaN(got + r.Want), math.IsInf(got+r.Want, 0), bound == 0:
+		r.Ratio, r.MaxError = math.Inf(1), math.Inf(1)
+	default:
+		r.MaxError = math.Abs(got - r.Want)
+		r.Ratio = r.MaxError / bound
+	}
+	return r
 }
 
 // activationError bounds what evaluating an activation in binary32 adds: exp is

@@ -6,6 +6,7 @@ import (
 	"math"
 	goruntime "runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/x448/float16"
@@ -17,9 +18,20 @@ import (
 
 // cpu is the backend in this process: gonum's sgemm, or a kernel of package
 // wgsl step by step (cpu_kernels.go) where one is asked for by name.
-type cpu struct{}
+type cpu struct{ closed atomic.Bool }
 
-func (cpu) newBuffer(_ string, size int) (gpu.Buffer, error) {
+// open returns an error after close, as a device does.
+func (x *cpu) open(ctx context.Context) error {
+	if x.closed.Load() {
+		return fmt.Errorf("gemm: engine: %w", gpu.ErrClosed)
+	}
+	return ctx.Err()
+}
+
+func (x *cpu) newBuffer(_ string, size int) (gpu.Buffer, error) {
+	if err := x.open(context.Background()); err != nil {
+		return nil, err
+	}
 	if size <= 0 || size > math.MaxInt/2 {
 		return nil, fmt.Errorf("gemm: %w: %d bytes", gpu.ErrInvalid, size)
 	}
@@ -27,7 +39,7 @@ func (cpu) newBuffer(_ string, size int) (gpu.Buffer, error) {
 	return &hostBuffer{data: asBytes(make([]float32, gpu.Word(size)/4))[:size]}, nil
 }
 
-func (cpu) plan(p problem, o options) (Plan, error) {
+func (*cpu) plan(p problem, o options) (Plan, error) {
 	if o.kernel == "" && len(o.params) == 0 {
 		return Plan{problem: p}, nil
 	}
@@ -47,29 +59,32 @@ func (cpu) plan(p problem, o options) (Plan, error) {
 	return makePlan(p, o, unlimited)
 }
 
-func (x cpu) elapsed(ctx context.Context, p Plan, ops operands) (time.Duration, gpu.Clock, error) {
+func (x *cpu) elapsed(ctx context.Context, p Plan, ops operands) (time.Duration, gpu.Clock, error) {
 	start := time.Now()
 	err := x.run(ctx, p, ops)
 	return time.Since(start), gpu.HostClock, err
 }
 
-func (cpu) wait(ctx context.Context) error { return ctx.Err() }
+func (x *cpu) wait(ctx context.Context) error { return x.open(ctx) }
 
-func (cpu) close() error { return nil }
+func (x *cpu) close() error {
+	x.closed.Store(true)
+	return nil
+}
 
-func (cpu) run(ctx context.Context, p Plan, x operands) error {
-	for _, m := range []*DeviceMatrix{x.a, x.b, x.c, x.bias} {
+func (x *cpu) run(ctx context.Context, p Plan, ops operands) error {
+	for _, m := range []*DeviceMatrix{ops.a, ops.b, ops.c, ops.bias} {
 		if m != nil && m.buffer.(*hostBuffer).data == nil {
 			return errBufferClosed
 		}
 	}
 	for batch := range p.Batch {
-		if err := ctx.Err(); err != nil {
+		if err := x.open(ctx); err != nil {
 			return err
 		}
-		one := operands{c: x.c.one(batch), a: x.a.one(batch), b: x.b.one(batch)}
-		if x.bias != nil {
-			one.bias = x.bias.one(batch)
+		one := operands{c: ops.c.one(batch), a: ops.a.one(batch), b: ops.b.one(batch)}
+		if ops.bias != nil {
+			one.bias = ops.bias.one(batch)
 		}
 		switch {
 		case p.In == I8:

@@ -51,7 +51,7 @@ func New(dev gpu.Device) *Engine {
 
 // NewCPU returns an engine that computes in this process. It has the same
 // interface and the same results up to rounding.
-func NewCPU() *Engine { return &Engine{cpu{}} }
+func NewCPU() *Engine { return &Engine{&cpu{}} }
 
 // Close frees the device and all matrices on it. Closing twice is allowed.
 func (e *Engine) Close() error { return e.b.close() }

@@ -142,7 +142,7 @@ type Operand interface {
 type HostMatrix interface {
 	Operand
 	Value(i, j int) float64
-	value(p, i, j int) float64 // of matrix p of the batch
+	values(p, i, from int, dst []float64)
 	length() int
 	pack(dst []byte)   // the elements in row-major order without gaps
 	unpack(src []byte) // the reverse
@@ -170,22 +170,48 @@ func (m Matrix[T]) unpack(src []byte) {
 
 // Value is the element in row i and column j, of the first matrix of a batch,
 // as a float64, which is exact.
-func (m Matrix[T]) Value(i, j int) float64 { return m.value(0, i, j) }
+func (m Matrix[T]) Value(i, j int) float64 {
+	var v [1]float64
+	m.values(0, i, j, v[:])
+	return v[0]
+}
 
-func (m Matrix[T]) value(p, i, j int) float64 {
-	switch v := any(m.Data[m.layout().at(p, i, j)]).(type) {
-	case float16.Float16:
-		return float64(v.Float32())
-	case BFloat16:
-		return float64(v.Float32())
-	case int8:
-		return float64(v)
-	case int32:
-		return float64(v)
-	case float32:
-		return float64(v)
+// values fills dst with the elements from column from on, in row i of matrix p
+// of the batch. An axis of size 1 stands for one of any size.
+func (m Matrix[T]) values(p, i, from int, dst []float64) {
+	l := m.layout()
+	if l.batches == 1 {
+		l.batch = 0
 	}
-	panic("gemm: not an Element")
+	if l.rows == 1 {
+		l.row = 0
+	}
+	if l.cols == 1 {
+		l.col = 0
+	}
+	place := l.at(p, i, from)
+	switch data := any(m.Data).(type) {
+	case []float32:
+		for j := range dst {
+			dst[j] = float64(data[place+j*l.col])
+		}
+	case []float16.Float16:
+		for j := range dst {
+			dst[j] = float64(data[place+j*l.col].Float32())
+		}
+	case []BFloat16:
+		for j := range dst {
+			dst[j] = float64(data[place+j*l.col].Float32())
+		}
+	case []int8:
+		for j := range dst {
+			dst[j] = float64(data[place+j*l.col])
+		}
+	case []int32:
+		for j := range dst {
+			dst[j] = float64(data[place+j*l.col])
+		}
+	}
 }
 
 // asBytes is the memory of s. All systems that wgemm runs on are

@@ -98,7 +98,10 @@ func checkOperand(e *Engine, arg string, m Operand, written bool) error {
 	case HostMatrix:
 		length = m.length()
 	case *DeviceMatrix:
-		if m == nil || m.engine != e {
+		if m == nil {
+			return &ShapeError{arg, "is nil"}
+		}
+		if m.engine != e {
 			return &ShapeError{arg, "is on another engine"}
 		}
 	default:

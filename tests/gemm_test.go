@@ -390,6 +390,9 @@ func TestShapeErrors(t *testing.T) {
 				t.Errorf("%s: %v, want a *ShapeError on %s with %q", tc.name, err, tc.arg, tc.want)
 			}
 		}
+		if err := e.Multiply(t.Context(), m(2, 3), (*gemm.DeviceMatrix)(nil), m(5, 3)); err == nil || !strings.Contains(err.Error(), "A is nil") {
+			t.Errorf("a nil *DeviceMatrix: %v", err)
+		}
 		if err := e.Multiply(t.Context(), m(2, 3), strided(2, 5, 0, 0, 1), m(5, 3)); err != nil {
 			t.Errorf("A with strides of 0: %v", err)
 		}

@@ -69,8 +69,9 @@ func TestNothingLeaks(t *testing.T) {
 	openAndClose(100) // until the allocator has its arenas
 	before, files := resident(t), openFiles(t)
 	openAndClose(50)
-	if grown := resident(t) - before; grown > maxGrowth {
-		t.Errorf("50 engines grew the resident set by %d bytes, want at most %d", grown, maxGrowth)
+	// A device that is not freed keeps 12 MB.
+	if grown := resident(t) - before; grown > 50<<20 {
+		t.Errorf("50 engines grew the resident set by %d bytes, want at most 1 MiB each", grown)
 	}
 	if more := openFiles(t) - files; more > 0 {
 		t.Errorf("50 engines left %d files open", more)

@@ -1,0 +1,70 @@
+package gemm
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+)
+
+// The check finds an error wherever it is, also in a product of which only some
+// rows are looked at, and accepts what the bound allows.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	a, b, c := NewMatrix[float32](3, 2, []float32{1, 2, 3, 4, 5, 6}), NewMatrix[float32](2, 2, []float32{1, 0, 0, 1}), NewMatrix[float32](3, 2, nil)
+	right := func() { copy(c.Data, a.Data) }
+	for _, tc := range []struct {
+		name  string
+		spoil func()
+		right bool
+		row   int
+		col   int
+	}{
+		{"right", func() {}, true, 0, 0},
+		{"the last bit", func() { c.Data[3] = math.Nextafter32(4, 5) }, true, 1, 1},
+		{"more than the bound", func() { c.Data[3] = 4.00001 }, false, 1, 1},
+		{"not a number", func() { c.Data[4] = float32(math.NaN()) }, false, 2, 0},
+		{"infinite", func() { c.Data[5] = float32(math.Inf(1)) }, false, 2, 1},
+		{"not written", func() { c.Data[0] = 0 }, false, 0, 0},
+	} {
+		right()
+		tc.spoil()
+		r := Check(c, a, b, 1)
+		if r.Right() != tc.right || r.Checked != 6 || r.Elements != 6 || (!tc.right && (r.Row != tc.row || r.Col != tc.col)) {
+			t.Errorf("%s: %+v", tc.name, r)
+		}
+	}
+	text, err := json.Marshal(Report{Got: math.NaN(), Ratio: math.Inf(1), Want: 2})
+	if err != nil || !strings.Contains(string(text), `"right":false`) || !strings.Contains(string(text), `"got":"NaN"`) ||
+		!strings.Contains(string(text), `"ratio":"+Inf"`) || !strings.Contains(string(text), `"want":2`) {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+func TestCheckOfBigProducts(t *testing.T) {
+	t.Parallel()
+	const n, k = 1 << 12, 1 << 10 // 2^34 products, more than are formed
+	a, b := NewMatrix(n, k, make([]float32, n*k)), NewMatrix(k, n, make([]float32, k*n))
+	c := NewMatrix(n, n, make([]float32, n*n))
+	r := Check(c, a, b, 1)
+	if !r.Right() || r.Checked < 200*n || r.Checked >= n*n {
+		t.Errorf("checked %d of %d elements: %v", r.Checked, r.Elements, r)
+	}
+	c.Data[n*n-1] = 1 // the last row is always looked at
+	if r := Check(c, a, b, 1); r.Right() || r.Row != n-1 || r.Col != n-1 {
+		t.Errorf("an error in the last element: %v", r)
+	}
+}
+
+// A closed CPU engine says so, as one on a device does.
+func TestClosedCPU(t *testing.T) {
+	t.Parallel()
+	e := NewCPU()
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m := NewMatrix[float32](1, 1, nil)
+	if err := e.Multiply(t.Context(), m, m, m); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("Multiply after Close: %v", err)
+	}
+}
