@@ -9,7 +9,7 @@ FUZZTIME ?= 100000x
 # For instance: make test TESTFLAGS='-run TestPlan -timeout 20m'
 TESTFLAGS ?=
 
-.PHONY: help setup build demo test test-wgpu test-dawn test-browser check fuzz clean
+.PHONY: help setup build web demo test test-wgpu test-dawn test-browser check fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -19,6 +19,9 @@ setup: ## install what the demo and the tests need (quick when nothing is missin
 
 build: ## build the command, bin/wgemm
 	go build -trimpath -o bin/wgemm ./cmd/wgemm
+
+web: ## build the page into wasm/dist; make build then puts it into the command
+	@sh scripts/web.sh
 
 demo: setup build ## multiply two small files, check the result, then show the kernels
 	./bin/wgemm run testdata/demo/a.npy testdata/demo/b.npy -o bin/demo_c.npy --check

@@ -1,7 +1,6 @@
 package gemm
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -38,41 +37,18 @@ type Product struct {
 
 // A Report compares a product with a float64 reference.
 type Report struct {
-	Checked  int     `json:"checked"`  // elements of C that were compared
-	Elements int     `json:"elements"` // elements of C
-	Ratio    float64 `json:"ratio"`    // largest error over its bound; at most 1 is right
-	Batch    int     `json:"batch"`    // where the largest ratio is
-	Row      int     `json:"row"`
-	Col      int     `json:"col"`
-	Got      float64 `json:"got"`       // C there
-	Want     float64 `json:"want"`      // the reference there
-	Bound    float64 `json:"bound"`     // the bound there
-	MaxError float64 `json:"max_error"` // largest absolute error, anywhere
+	Checked         int     // elements of C that were compared
+	Elements        int     // elements of C
+	Ratio           float64 // largest error over its bound; at most 1 is right
+	Batch, Row, Col int     // where the largest ratio is
+	Got             float64 // C there
+	Want            float64 // the reference there
+	Bound           float64 // the bound there
+	MaxError        float64 // largest absolute error, anywhere
 }
 
 // Right reports whether every compared element is within its bound.
 func (r Report) Right() bool { return r.Ratio <= 1 }
-
-// MarshalJSON writes numbers that JSON does not have, such as the NaN that a NaN
-// in A gives, as strings, and whether all is right.
-func (r Report) MarshalJSON() ([]byte, error) {
-	type fields Report
-	number := func(v float64) any {
-		if v-v != 0 {
-			return fmt.Sprint(v)
-		}
-		return v
-	}
-	return json.Marshal(struct {
-		Right bool `json:"right"`
-		fields
-		Ratio    any `json:"ratio"`
-		Got      any `json:"got"`
-		Want     any `json:"want"`
-		Bound    any `json:"bound"`
-		MaxError any `json:"max_error"`
-	}{r.Right(), fields(r), number(r.Ratio), number(r.Got), number(r.Want), number(r.Bound), number(r.MaxError)})
-}
 
 func (r Report) String() string {
 	place := fmt.Sprintf("%d, %d", r.Row, r.Col)

@@ -1,7 +1,6 @@
 package gemm
 
 import (
-	"encoding/json"
 	"math"
 	"strings"
 	"testing"
@@ -33,11 +32,6 @@ func TestCheck(t *testing.T) {
 		if r.Right() != tc.right || r.Checked != 6 || r.Elements != 6 || (!tc.right && (r.Row != tc.row || r.Col != tc.col)) {
 			t.Errorf("%s: %+v", tc.name, r)
 		}
-	}
-	text, err := json.Marshal(Report{Got: math.NaN(), Ratio: math.Inf(1), Want: 2})
-	if err != nil || !strings.Contains(string(text), `"right":false`) || !strings.Contains(string(text), `"got":"NaN"`) ||
-		!strings.Contains(string(text), `"ratio":"+Inf"`) || !strings.Contains(string(text), `"want":2`) {
-		t.Errorf("%s, %v", text, err)
 	}
 }
 

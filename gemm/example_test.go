@@ -87,3 +87,44 @@ func ExampleMatrix_View() {
 	fmt.Println(c.Data)
 	// Output: [61 94 94 145]
 }
+
+// A linear layer: y = gelu(x Wᵀ + bias), for weights that are stored with a row
+// for each output.
+func ExampleWithBias() {
+	engine := gemm.NewCPU() // or gemm.New(dev)
+	defer engine.Close()
+
+	x := gemm.NewMatrix(1, 2, []float32{1, 2})
+	weights := gemm.NewMatrix(3, 2, []float32{
+		1, 0,
+		0, 1,
+		1, 1,
+	})
+	bias := gemm.NewMatrix(1, 3, []float32{0, -1, -3})
+	y := gemm.NewMatrix[float32](1, 3, nil)
+	err := engine.Multiply(context.Background(), y, x, weights.Transposed(),
+		gemm.WithBias(bias), gemm.WithActivation(gemm.GELU))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%.4f\n", y.Data)
+	// Output: [0.8413 0.8413 0.0000]
+}
+
+// A batch of matrices times one matrix, added to what C held.
+func ExampleNewBatch() {
+	engine := gemm.NewCPU() // or gemm.New(dev)
+	defer engine.Close()
+
+	a := gemm.NewBatch(2, 1, 2, []float32{
+		1, 2, // first
+		3, 4, // second
+	})
+	b := gemm.NewMatrix(2, 1, []float32{1, 10})
+	c := gemm.NewBatch(2, 1, 1, []float32{100, 200})
+	if err := engine.Multiply(context.Background(), c, a, b, gemm.WithBeta(1)); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(c.Data)
+	// Output: [121 243]
+}

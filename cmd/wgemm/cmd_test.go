@@ -200,7 +200,7 @@ func TestRunReports(t *testing.T) {
 		if r.Seconds.Compute <= 0 || r.Seconds.Upload <= 0 || r.Seconds.ReadBack <= 0 || r.GFLOPS <= 0 || r.Clock == "" {
 			t.Errorf("times %+v, %v GFLOP/s by %q", r.Seconds, r.GFLOPS, r.Clock)
 		}
-		if r.Check == nil || r.Check.Checked != 1200 || !r.Check.Right() || r.Check.Ratio <= 0 {
+		if r.Check == nil || r.Check.Checked != 1200 || !r.Check.Right || r.Check.Ratio <= 0 {
 			t.Errorf("check %+v", r.Check)
 		}
 		code, stdout, _ = wgemm(t, "run", a, b, "-o", out, "--device", device, "--check")
@@ -209,8 +209,17 @@ func TestRunReports(t *testing.T) {
 		}
 		// A wrong product is found, and the exit status says so.
 		code, _, stderr = wgemm(t, "run", a, b, "-o", out, "--device", device, "--check", "--acc", "f16")
-		if code != exitDiffers || !strings.Contains(stderr, "results differ: C[") {
+		if code != exitDiffers || !strings.Contains(stderr, "results differ: C[") || !strings.Contains(stderr, "was not written") {
 			t.Errorf("--acc f16 --check: exit %d: %s", code, stderr)
+		}
+		// NaN in, NaN out is right, and JSON.
+		nan := filepath.Join(t.TempDir(), "nan.csv")
+		if err := os.WriteFile(nan, []byte("nan\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, stderr = wgemm(t, "run", nan, nan, "-o", out, "--device", device, "--check", "--json")
+		if code != 0 || !strings.Contains(stdout, `"got": "NaN"`) || !strings.Contains(stdout, `"right": true`) {
+			t.Errorf("NaN: exit %d: %s%s", code, stdout, stderr)
 		}
 	})
 }
@@ -274,6 +283,64 @@ func TestRunFiles(t *testing.T) {
 	}
 }
 
+// Everything that a linear layer and a BLAS call need, in one command each, with
+// the right values written out.
+func TestRunInFull(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	for name, text := range map[string]string{
+		"x.csv": "1,2\n-3,4\n", "w.csv": "1,0\n0,2\n1,1\n", // w is 3 x 2: three outputs
+		"bias.csv": "0.5,-1,2\n", "column.csv": "10\n20\n", "c.csv": "1,1,1\n2,2,2\n", "semi.csv": "1;1,5\n2;2,5\n",
+	} {
+		if err := os.WriteFile(path(name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	batch := npy("<f4", "(2, 2, 2)", "\x00\x00\x80\x3f"+strings.Repeat("\x00", 12)+strings.Repeat("\x00\x00\x00\x40", 4)) // 1 0 0 0, 2 2 2 2
+	if err := os.WriteFile(path("batch.npy"), []byte(batch), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	onDevices(t, func(t *testing.T, device string) {
+		for _, tc := range []struct {
+			name string
+			args []string
+			want string
+		}{
+			{"x W'", []string{path("x.csv"), path("w.csv"), "--trans-b"}, "1,4,3\n-3,8,1\n"},
+			{"linear layer", []string{path("x.csv"), path("w.csv"), "--trans-b", "--bias", path("bias.csv"), "--act", "relu"}, "1.5,3,5\n0,7,3\n"},
+			{"column", []string{path("x.csv"), path("w.csv"), "--trans-b", "--bias", path("column.csv")}, "11,14,13\n17,28,21\n"},
+			{"2 A B + C", []string{path("x.csv"), path("w.csv"), "--trans-b", "--alpha", "2", "-c", path("c.csv")}, "3,9,7\n-4,18,4\n"},
+			{"C alone", []string{path("x.csv"), path("w.csv"), "--trans-b", "--alpha", "0", "-c", path("c.csv"), "--beta", "-2"}, "-2,-2,-2\n-4,-4,-4\n"},
+			{"transposed A", []string{path("x.csv"), path("x.csv"), "--trans-a"}, "10,-10\n-10,20\n"},
+			{"decimal comma", []string{path("semi.csv"), path("semi.csv"), "--delimiter", ";", "--decimal", ","}, "4;5,25\n7;9,25\n"},
+			{"bytes", []string{path("x.csv"), path("x.csv"), "--dtype", "i8"}, "-5,10\n-15,10\n"},
+			{"bf16", []string{path("x.csv"), path("x.csv"), "--dtype", "bf16", "--out-dtype", "f32"}, "-5,10\n-15,10\n"},
+		} {
+			out := filepath.Join(t.TempDir(), "out.csv")
+			args := append([]string{"run", "-o", out, "--device", device, "--check"}, tc.args...)
+			code, stdout, stderr := wgemm(t, args...)
+			got, err := os.ReadFile(out)
+			if code != 0 || err != nil || string(got) != tc.want {
+				t.Errorf("%s: exit %d, %q, want %q: %s%s", tc.name, code, got, tc.want, stdout, stderr)
+			}
+		}
+		out := filepath.Join(t.TempDir(), "out.npy")
+		if code, _, stderr := wgemm(t, "run", path("batch.npy"), path("x.csv"), "-o", out, "--device", device); code != 0 {
+			t.Fatalf("batch: exit %d: %s", code, stderr)
+		}
+		f, err := matfile.Open(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		values, err := f.Float32()
+		if want := []float32{1, 2, 0, 0, -4, 12, -4, 12}; err != nil || f.Batch != 2 || !slices.Equal(values, want) {
+			t.Errorf("batch: %d times %v, %v, want %v", f.Batch, values, err, want)
+		}
+	})
+}
+
 // npy is a .npy file of version 1.0.
 func npy(descr, shape, data string) string {
 	header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, shape)
@@ -297,10 +364,13 @@ func TestWrongUse(t *testing.T) {
 		"lie.npy":       npy("<f4", "(4000000, 400000)", "abcd"),
 		"complex.npy":   npy("<c8", "(2, 2)", strings.Repeat("\x00", 32)),
 		"object.npy":    npy("|O", "(2, 2)", "x"),
-		"cube.npy":      npy("<f4", "(2, 2, 2)", strings.Repeat("\x00", 32)),
+		"four.npy":      npy("<f4", "(1, 1, 2, 2)", strings.Repeat("\x00", 16)),
+		"two.npy":       npy("<f4", "(2, 2, 2)", strings.Repeat("\x00", 32)),
+		"three.npy":     npy("<f4", "(3, 2, 2)", strings.Repeat("\x00", 48)),
 		"ragged.csv":    "1,2\n3\n",
 		"word.csv":      "1,2\n3,x\n",
 		"semicolon.csv": "1;2\n3;4\n",
+		"fraction.csv":  "1,1.5\n3,4\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -318,13 +388,13 @@ func TestWrongUse(t *testing.T) {
 	}{
 		{"no command", []string{"multiply"}, 2, []string{`unknown command "multiply"`}},
 		{"unknown flag", []string{"run", "--fast"}, 2, []string{"unknown flag: --fast", "wgemm run --help"}},
-		{"one file", []string{"run", "a.npy"}, 2, []string{"accepts 2 arg(s), received 1"}},
-		{"demo with an argument", []string{"demo", "x"}, 2, []string{"unknown command"}},
+		{"one file", []string{"run", "a.npy"}, 2, []string{"accepts 2 arguments, received 1"}},
+		{"demo with an argument", []string{"demo", "x"}, 2, []string{`unexpected argument "x"`}},
 		{"no output", runs("good.npy", "good.npy"), 2, []string{"no output file", "-o OUT"}},
-		{"ending of the output", runs("good.npy", "good.npy", "-o", filepath.Join(dir, "out.txt")), 2, []string{".txt", "want .npy, .csv or .tsv"}},
+		{"ending of the output", runs("good.npy", "good.npy", "-o", filepath.Join(dir, "out.txt")), 2, []string{".txt", "want .npy, "}},
 		{"folder of the output", runs("good.npy", "good.npy", "-o", filepath.Join(dir, "no", "out.npy")), 2, []string{"out.npy", "folder"}},
 		{"output is a folder", runs("good.npy", "good.npy", "-o", dir), 2, []string{dir}},
-		{"inner sizes", runs("good.npy", "tall.npy", "-o", out), 2, []string{"good.npy is 2 x 2", "tall.npy is 3 x 2", "want a B with 2 rows"}},
+		{"inner sizes", runs("good.npy", "tall.npy", "-o", out), 2, []string{"good.npy is 2 x 2", "tall.npy is 3 x 2", "want a B with 2 rows, one for each column of A"}},
 		{"missing", runs("good.npy", "missing.npy", "-o", out), 2, []string{"B:", "missing.npy", "no such file"}},
 		{"empty", runs("empty.npy", "good.npy", "-o", out), 2, []string{"A:", "empty.npy", "empty file"}},
 		{"truncated", runs("truncated.npy", "good.npy", "-o", out), 2, []string{"truncated.npy", "11 bytes", "want 16"}},
@@ -333,14 +403,23 @@ func TestWrongUse(t *testing.T) {
 		{"header that lies", runs("lie.npy", "good.npy", "-o", out), 2, []string{"lie.npy", "4 bytes"}},
 		{"complex", runs("complex.npy", "good.npy", "-o", out), 2, []string{"complex.npy", "<c8"}},
 		{"object", runs("object.npy", "good.npy", "-o", out), 2, []string{"object.npy", "|O"}},
-		{"three dimensions", runs("good.npy", "cube.npy", "-o", out), 2, []string{"cube.npy", "3 dimensions"}},
+		{"four dimensions", runs("good.npy", "four.npy", "-o", out), 2, []string{"four.npy", "4 dimensions"}},
+		{"batches", runs("two.npy", "three.npy", "-o", out), 2, []string{"two.npy holds 2 matrices, want 3"}},
+		{"C", runs("good.npy", "good.npy", "-c", filepath.Join(dir, "tall.npy"), "-o", out), 2, []string{"tall.npy is 3 x 2", "want a C of 2 x 2"}},
+		{"bias", runs("good.npy", "good.npy", "--bias", filepath.Join(dir, "tall.npy"), "-o", out), 2, []string{"tall.npy is 3 x 2", "want a bias of 1 x 2"}},
+		{"beta without C", runs("good.npy", "good.npy", "--beta", "2", "-o", out), 2, []string{"want -c FILE"}},
+		{"transposed", runs("tall.npy", "good.npy", "--trans-a", "-o", out), 2, []string{"is 2 x 3", "(A transposed)", "want a B with 3 rows"}},
+		{"activation", runs("good.npy", "good.npy", "--act", "swish", "-o", out), 2, []string{`--act "swish"`, "silu"}},
+		{"type of the output", runs("good.npy", "good.npy", "--out-dtype", "f16", "-o", out), 2, []string{`--out-dtype "f16": want f32`}},
+		{"delimiter", runs("good.npy", "good.npy", "--delimiter", ";;", "-o", out), 2, []string{`--delimiter ";;": want one character`}},
+		{"not a byte", runs("fraction.csv", "good.npy", "--dtype", "i8", "-o", out), 2, []string{"fraction.csv", "1.5"}},
 		{"ragged", runs("ragged.csv", "good.npy", "-o", out), 2, []string{"ragged.csv", "line 2"}},
 		{"word", runs("word.csv", "good.npy", "-o", out), 2, []string{"word.csv", "line 2", "column 2", `"x"`}},
 		{"semicolons", runs("semicolon.csv", "good.npy", "-o", out), 2, []string{"semicolon.csv", ";"}},
-		{"dtype", runs("good.npy", "good.npy", "-o", out, "--dtype", "f64"), 2, []string{`--dtype "f64"`, "want f32 or f16"}},
+		{"dtype", runs("good.npy", "good.npy", "-o", out, "--dtype", "f64"), 2, []string{`--dtype "f64"`, "want f32, f16, bf16 or i8"}},
 		{"acc", runs("good.npy", "good.npy", "-o", out, "--acc", "f8"), 2, []string{`--acc "f8"`, "want f32 or f16"}},
 		{"acc and kernel", runs("good.npy", "good.npy", "-o", out, "--acc", "f16", "--kernel", "gemm_naive"), 2, []string{"--kernel"}},
-		{"kernel", runs("good.npy", "good.npy", "-o", out, "--kernel", "gemm"), 2, []string{"no such kernel", "gemm_tiled"}},
+		{"kernel", runs("good.npy", "good.npy", "-o", out, "--kernel", "gemm"), 2, []string{`--kernel "gemm": want one of broken/gemm_tiled`}},
 		{"set", runs("good.npy", "good.npy", "-o", out, "--set", "BM"), 2, []string{"--set BM", "NAME=VALUE"}},
 		{"tile", runs("good.npy", "good.npy", "-o", out, "--kernel", "gemm_tiled", "--set", "BM=7"), 2, []string{"BM % TM == 0u"}},
 		{"device", runs("good.npy", "good.npy", "-o", out, "--device", "tpu"), 2, []string{`--device "tpu"`, "want one of auto, wgpu, browser, cpu"}},
@@ -364,7 +443,7 @@ func TestWrongUse(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		names, err := filepath.Glob(filepath.Join(dir, "*"))
-		if err != nil || len(names) != 13 {
+		if err != nil || len(names) != 16 {
 			t.Errorf("the folder holds %v after all that, %v", names, err)
 		}
 	})
@@ -415,11 +494,11 @@ func TestInfo(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.Driver != open.Driver().Name() || len(r.Adapters) == 0 || r.Auto.Adapter == nil || r.Auto.Reason == "" {
+	if r.Driver != open.Driver().Name() || len(r.Adapters) == 0 || r.Takes.Adapter == nil || r.Takes.Reason == "" {
 		t.Errorf("report %+v", r)
 	}
 	code, stdout, _ = wgemm(t, "info")
-	for _, want := range []string{dev.Adapter().Name, "type      ", "graphics  ", "workgroup memory", "auto takes "} {
+	for _, want := range []string{dev.Adapter().Name, "type      ", "graphics  ", "workgroup memory", "\ntakes "} {
 		if code != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("exit %d, %q is not in\n%s", code, want, stdout)
 		}

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
-	"github.com/fatih/color"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/wgemm/wgemm/gemm"
 	"github.com/wgemm/wgemm/internal/chapter"
@@ -35,7 +32,7 @@ result stands beside a float64 reference. On a terminal, wrong elements are red.
 				return err
 			}
 			defer engine.Close()
-			place.noteTo(cmd.ErrOrStderr())
+			newPhases(cmd.ErrOrStderr()).note(place.note)
 			return demo(cmd.Context(), cmd.OutOrStdout(), engine, place, asJSON)
 		},
 	}
@@ -124,24 +121,6 @@ func values(x chapter.Example, at func(i, j int) float64) [][]float64 {
 		}
 	}
 	return c
-}
-
-// A style colours text, or leaves it as it is.
-type style struct{ title, wrong, right, dim *color.Color }
-
-// newStyle colours on a terminal, unless NO_COLOR is set.
-func newStyle(w io.Writer) style {
-	s := style{color.New(color.Bold), color.New(color.FgRed, color.Bold), color.New(color.FgGreen), color.New(color.Faint)}
-	f, ok := w.(*os.File)
-	on := ok && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == ""
-	for _, c := range []*color.Color{s.title, s.wrong, s.right, s.dim} {
-		if on {
-			c.EnableColor()
-		} else {
-			c.DisableColor()
-		}
-	}
-	return s
 }
 
 // A drawer prints the examples for people and keeps the first error.

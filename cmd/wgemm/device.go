@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -19,6 +18,7 @@ import (
 type deviceChoice struct {
 	device  string // "auto", "cpu" or a driver's name
 	adapter string // part of an adapter's name
+	flagged func(flag string) bool
 }
 
 const cpuName = "cpu"
@@ -27,13 +27,20 @@ const cpuName = "cpu"
 var deviceNames = []string{"auto", "wgpu", "browser", cpuName}
 
 func (c *deviceChoice) flags(cmd *cobra.Command) {
+	c.flagged = func(flag string) bool { return cmd.Flags().Changed(flag) }
 	cmd.Flags().StringVar(&c.device, "device", orElse(os.Getenv("WGEMM_DEVICE"), "auto"),
 		"where to compute: "+strings.Join(deviceNames, ", ")+" (env WGEMM_DEVICE); auto takes a GPU, else a software adapter, else the CPU")
 	cmd.Flags().StringVar(&c.adapter, "adapter", os.Getenv("WGEMM_ADAPTER"),
 		"take an adapter with this in its name (env WGEMM_ADAPTER)")
-	if err := cmd.RegisterFlagCompletionFunc("device", cobra.FixedCompletions(deviceNames, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag is there: it was made above
+	complete(cmd, "device", deviceNames...)
+}
+
+// name is how the user gave a choice: the flag, or the variable it comes from.
+func (c deviceChoice) name(flag, variable string) string {
+	if c.flagged(flag) {
+		return "--" + flag
 	}
+	return variable
 }
 
 func orElse(s, other string) string {
@@ -50,13 +57,6 @@ type place struct {
 	Reason  string       `json:"reason"`
 
 	note string // what a user should know of the choice, "" for nothing
-}
-
-// noteTo prints the note, if there is one, as one line.
-func (p place) noteTo(stderr io.Writer) {
-	if p.note != "" {
-		fmt.Fprintln(stderr, "wgemm: note:", p.note)
-	}
 }
 
 func (p place) String() string {
@@ -79,7 +79,7 @@ func (c deviceChoice) open(ctx context.Context) (*gemm.Engine, place, error) {
 	driver := open.Driver()
 	switch c.device {
 	case cpuName:
-		if c.adapter != "" {
+		if c.flagged("adapter") {
 			return nil, place{}, usagef("--adapter %q: the CPU path has no adapters", c.adapter)
 		}
 		return gemm.NewCPU(), place{Device: cpuName, Reason: "asked for"}, nil
@@ -90,7 +90,7 @@ func (c deviceChoice) open(ctx context.Context) (*gemm.Engine, place, error) {
 			a := dev.Adapter()
 			where := place{Device: driver.Name(), Adapter: &a, Reason: choice.Reason}
 			if c.device == "auto" && a.Type == gpu.Software {
-				where.note = fmt.Sprintf("%s is a software adapter, taken because %s; shaders run on the CPU", a.Name, choice.Reason)
+				where.note = fmt.Sprintf("%s is a software adapter, taken because %s; shaders run on the CPU, and --device cpu may be faster", a.Name, choice.Reason)
 			}
 			return gemm.New(dev), where, nil
 		case c.device == "auto" && c.adapter == "" && (errors.Is(err, gpu.ErrNoAdapter) || errors.Is(err, gpu.ErrUnsupported)):
@@ -98,7 +98,7 @@ func (c deviceChoice) open(ctx context.Context) (*gemm.Engine, place, error) {
 		}
 		return nil, place{}, err
 	case "wgpu", "browser":
-		return nil, place{}, fmt.Errorf("--device %s: %w in this build, which has %s and %s", c.device, gpu.ErrUnsupported, driver.Name(), cpuName)
+		return nil, place{}, fmt.Errorf("%s %s: %w in this build", c.name("device", "WGEMM_DEVICE"), c.device, gpu.ErrUnsupported)
 	}
-	return nil, place{}, usagef("--device %q: want one of %s", c.device, strings.Join(deviceNames, ", "))
+	return nil, place{}, usagef("%s %q: want one of %s", c.name("device", "WGEMM_DEVICE"), c.device, strings.Join(deviceNames, ", "))
 }

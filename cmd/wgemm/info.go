@@ -15,45 +15,46 @@ import (
 )
 
 func newInfoCmd() *cobra.Command {
+	var where deviceChoice
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "info",
 		Short: "List the adapters, and which one is taken and why",
 		Long: `List every adapter that the driver of this build finds, with its type, driver,
-features and limits, and say which one --device auto takes and why.`,
+features and limits, and say which one would be taken and why.`,
 		Example: `  wgemm info
   wgemm info --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return info(cmd.Context(), cmd.OutOrStdout(), asJSON)
+			return info(cmd.Context(), cmd.OutOrStdout(), where, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	where.flags(cmd)
 	return cmd
 }
 
 type infoReport struct {
 	Driver   string        `json:"driver"`
 	Adapters []gpu.Adapter `json:"adapters"`
-	Auto     place         `json:"auto"`
+	Takes    place         `json:"takes"`
 }
 
-func info(ctx context.Context, stdout io.Writer, asJSON bool) error {
+func info(ctx context.Context, stdout io.Writer, where deviceChoice, asJSON bool) error {
 	r := infoReport{Driver: open.Driver().Name(), Adapters: []gpu.Adapter{}}
 	adapters, err := open.Driver().Adapters(ctx)
 	switch {
 	case err == nil:
 		r.Adapters = adapters
-		choice, err := open.Choose(adapters, "")
-		if err != nil {
-			return err
-		}
-		r.Auto = place{Device: r.Driver, Adapter: &choice.Adapter, Reason: choice.Reason}
-	case errors.Is(err, gpu.ErrNoAdapter), errors.Is(err, gpu.ErrUnsupported):
-		r.Auto = place{Device: cpuName, Reason: err.Error()}
-	default:
+	case !errors.Is(err, gpu.ErrNoAdapter) && !errors.Is(err, gpu.ErrUnsupported):
 		return err
 	}
+	engine, takes, err := where.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	r.Takes = takes
 	if asJSON {
 		return printJSON(stdout, r)
 	}
@@ -69,7 +70,7 @@ func info(ctx context.Context, stdout io.Writer, asJSON bool) error {
 			a.Limits.MaxComputeInvocationsPerWorkgroup, a.Limits.MaxComputeWorkgroupSizeX, a.Limits.MaxComputeWorkgroupSizeY,
 			a.Limits.MaxComputeWorkgroupSizeZ, a.Limits.MaxComputeWorkgroupsPerDimension)
 	}
-	fmt.Fprintf(&out, "auto takes %s: %s\n", r.Auto, r.Auto.Reason)
+	fmt.Fprintf(&out, "takes %s: %s\n", r.Takes, r.Takes.Reason)
 	_, err = io.WriteString(stdout, out.String())
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -127,7 +128,7 @@ with a Vulkan, Metal or Direct3D 12 driver, on a software adapter, or on the CPU
 		return usagef("%w (%s --help lists the flags)", err, cmd.CommandPath())
 	})
 	root.CompletionOptions.HiddenDefaultCmd = false
-	root.AddCommand(newRunCmd(), newInfoCmd(), newDemoCmd(), newVersionCmd())
+	root.AddCommand(newRunCmd(), newInfoCmd(), newDemoCmd(), newServeCmd(), newVersionCmd())
 	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitHelp + "\n")
 	for _, c := range append(root.Commands(), root) {
 		if c.Args != nil {
@@ -140,9 +141,15 @@ with a Vulkan, Metal or Direct3D 12 driver, on a software adapter, or on the CPU
 // wrongArgs makes errors about arguments wrong use.
 func wrongArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return usagef("%w (%s --help shows the use)", err, cmd.CommandPath())
+		err := check(cmd, args)
+		switch {
+		case err == nil:
+			return nil
+		case cmd.HasSubCommands() || strings.Contains(err.Error(), "arg(s)"):
+			err = errors.New(strings.Replace(err.Error(), "arg(s)", "arguments", 1))
+		default: // cobra takes an argument too many for a command
+			err = fmt.Errorf("unexpected argument %q", args[0])
 		}
-		return nil
+		return usagef("%w (%s --help shows the use)", err, cmd.CommandPath())
 	}
 }

@@ -2,17 +2,18 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
+	"unsafe"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
+	"github.com/x448/float16"
 
 	"github.com/wgemm/wgemm/gemm"
 	"github.com/wgemm/wgemm/internal/matfile"
@@ -20,18 +21,25 @@ import (
 )
 
 type runOptions struct {
-	where    deviceChoice
-	a, b     string
-	output   string
-	dtype    string
-	acc      string
-	kernel   string
-	set      []string
-	check    bool
-	asJSON   bool
-	stdout   io.Writer
-	stderr   io.Writer
-	progress func(phase string) // tells what is being done, on a terminal
+	where          deviceChoice
+	a, b           string
+	transA, transB bool
+	c, bias        string
+	alpha, beta    float32
+	betaGiven      bool
+	act            string
+	output         string
+	dtype          string
+	outDType       string
+	acc            string
+	kernel         string
+	set            []string
+	delimiter      string
+	decimal        string
+	check          bool
+	asJSON         bool
+	stdout         io.Writer
+	phases         *phases
 }
 
 func newRunCmd() *cobra.Command {
@@ -39,63 +47,115 @@ func newRunCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run A B -o OUT",
 		Short: "Multiply two matrix files",
-		Long: `Multiply the matrix in file A by the one in file B and write the product.
+		Long: `Multiply the matrices in two files: OUT = act(alpha op(A) op(B) + beta C + bias),
+where op transposes or not; by default just OUT = A B.
 
-A and B are .npy files (versions 1 to 3; f2 f4 f8, i1 to i8, u1 to u8, b1; either
-byte order, C or Fortran order), .csv or .tsv. A vector of n elements is a row as
-A and a column as B. OUT is written as .npy, .csv or .tsv by its ending; it may
-be one of the inputs. Nothing is written unless all went well.
+Files are .npy, .npz (a.npz:name), .safetensors (w.safetensors:name), .mtx, .csv
+or .tsv. A vector of n elements is a row as A and a column as B. Three dimensions
+are a batch of matrices; a single matrix goes with each of a batch. A bias is a
+row, a column or a matrix. OUT is written in the format of its ending and may be
+one of the inputs. Nothing is written unless all went well.
 
-Values are rounded to --dtype when they are read: f16 if both files hold f2, else
-f32. Sums are in binary32.`,
+Values are rounded to --dtype when they are read: f16 or bf16 if both files hold
+that, else f32. Sums are in binary32, of i8 in int32. --check takes a few seconds
+more; of a big product it compares some rows.`,
 		Example: `  wgemm run a.npy b.npy -o c.npy
   wgemm run a.csv b.csv -o c.csv --check
-  wgemm run a.npy b.npy -o c.npy --dtype f16 --json
+  wgemm run x.npy w.safetensors:fc.weight -o y.npy --trans-b --bias w.safetensors:fc.bias --act gelu
+  wgemm run a.npy b.npy -o c.npy -c c.npy --alpha 0.5 --beta 1
   wgemm run a.npy b.npy -o c.npy --kernel gemm_tiled --set BM=32,BN=32,TM=2,TN=2`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.a, o.b = args[0], args[1]
-			o.stdout, o.stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			phases := newPhases(cmd.ErrOrStderr())
-			defer phases.done()
-			o.progress = phases.next
+			o.betaGiven = cmd.Flags().Changed("beta")
+			o.stdout = cmd.OutOrStdout()
+			o.phases = newPhases(cmd.ErrOrStderr())
+			defer o.phases.done()
 			return runRun(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.output, "output", "o", "", "file to write: .npy, .csv or .tsv")
-	f.StringVar(&o.dtype, "dtype", "", "type of the elements of all three matrices: f32 or f16 (default f16 if both files hold f2, else f32)")
+	f.StringVarP(&o.output, "output", "o", "", "file to write")
+	f.BoolVar(&o.transA, "trans-a", false, "A's file holds A transposed")
+	f.BoolVar(&o.transB, "trans-b", false, "B's file holds B transposed")
+	f.Float32Var(&o.alpha, "alpha", 1, "factor of the product")
+	f.StringVarP(&o.c, "c", "c", "", "file of C, which is added to the product")
+	f.Float32Var(&o.beta, "beta", 0, "factor of C (default 1 with -c)")
+	f.StringVar(&o.bias, "bias", "", "file of a bias: a row, a column or a matrix")
+	f.StringVar(&o.act, "act", "none", "activation, applied last: "+strings.Join(gemm.Activations(), ", "))
+	f.StringVar(&o.dtype, "dtype", "", "type of the elements of A and B: f32, f16, bf16 or i8 (default that of both files if f16 or bf16, else f32)")
+	f.StringVar(&o.outDType, "out-dtype", "", "type of the elements of OUT: that of A and B, or f32 (default that of A and B; i32 for i8)")
 	f.StringVar(&o.acc, "acc", "f32", "accumulator: f32, or f16, which is rounded after every slice of K to show what that costs")
 	f.StringVar(&o.kernel, "kernel", "", "kernel in place of the planned one: "+strings.Join(wgsl.Kernels(), ", "))
 	f.StringSliceVar(&o.set, "set", nil, "tunables of the kernel, as BM=32,BN=64")
+	f.StringVar(&o.delimiter, "delimiter", "", "character between the values of .csv and .tsv (default comma, and tab)")
+	f.StringVar(&o.decimal, "decimal", "", "decimal sign of .csv and .tsv (default point)")
 	f.BoolVar(&o.check, "check", false, "compare the product with a float64 reference; exit 3 if it is outside the error bound")
 	f.BoolVar(&o.asJSON, "json", false, "print what was done as JSON")
 	o.where.flags(cmd)
-	for name, values := range map[string][]string{"dtype": {"f32", "f16"}, "acc": {"f32", "f16"}, "kernel": wgsl.Kernels()} {
-		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic(err) // the flag is there: it was made above
-		}
-	}
+	complete(cmd, "dtype", "f32", "f16", "bf16", "i8")
+	complete(cmd, "out-dtype", "f32", "f16", "bf16")
+	complete(cmd, "acc", "f32", "f16")
+	complete(cmd, "act", gemm.Activations()...)
+	complete(cmd, "kernel", wgsl.Kernels()...)
 	return cmd
 }
 
-// A runReport is what a run did, in seconds and bytes.
+// complete lets the shell complete a flag's values.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the command has no such flag
+	}
+}
+
+// A runReport is what a run did, in seconds.
 type runReport struct {
-	Output  string       `json:"output"`
-	Device  string       `json:"device"`
-	Adapter string       `json:"adapter"` // "" for the CPU path
-	Type    string       `json:"adapter_type"`
-	Variant string       `json:"variant"` // "gonum" for the CPU path
-	DType   string       `json:"dtype"`
-	M       int          `json:"m"`
-	N       int          `json:"n"`
-	K       int          `json:"k"`
-	Grid    [2]uint32    `json:"grid"`   // workgroups over rows and columns of C
-	Slices  int          `json:"slices"` // of K, in each workgroup
-	Seconds seconds      `json:"seconds"`
-	Clock   string       `json:"clock"`  // that measured compute: device or host
-	GFLOPS  float64      `json:"gflops"` // 2 m n k / compute / 1e9
-	Check   *gemm.Report `json:"check,omitempty"`
+	Output   string       `json:"output"`
+	Device   string       `json:"device"`
+	Adapter  string       `json:"adapter"` // "" for the CPU path
+	Type     string       `json:"adapter_type"`
+	Variant  string       `json:"variant"` // "gonum" for the CPU path
+	DType    string       `json:"dtype"`
+	OutDType string       `json:"out_dtype"`
+	Batch    int          `json:"batch"`
+	M        int          `json:"m"`
+	N        int          `json:"n"`
+	K        int          `json:"k"`
+	Alpha    float32      `json:"alpha"`
+	Beta     float32      `json:"beta"`
+	Act      string       `json:"act"`
+	Grid     [2]uint32    `json:"grid"`   // workgroups over rows and columns of C
+	Slices   int          `json:"slices"` // of K, in each workgroup
+	Seconds  seconds      `json:"seconds"`
+	Clock    string       `json:"clock"`  // that measured compute: device or host
+	GFLOPS   float64      `json:"gflops"` // 2 batch m n k / compute / 1e9
+	Check    *checkReport `json:"check,omitempty"`
+}
+
+// A checkReport is a gemm.Report for programs.
+type checkReport struct {
+	Right    bool   `json:"right"`
+	Checked  int    `json:"checked"`
+	Elements int    `json:"elements"`
+	Ratio    number `json:"ratio"` // largest error over its bound
+	Batch    int    `json:"batch"` // where that is
+	Row      int    `json:"row"`
+	Col      int    `json:"col"`
+	Got      number `json:"got"`
+	Want     number `json:"want"`
+	Bound    number `json:"bound"`
+	MaxError number `json:"max_error"`
+}
+
+// A number is a string in JSON where JSON has no such number, as for the NaN
+// that a NaN in A gives.
+type number float64
+
+func (v number) MarshalJSON() ([]byte, error) {
+	if f := float64(v); f-f != 0 {
+		return json.Marshal(fmt.Sprint(f))
+	}
+	return json.Marshal(float64(v))
 }
 
 type seconds struct {
@@ -105,59 +165,106 @@ type seconds struct {
 	ReadBack float64 `json:"read_back"`
 }
 
-func runRun(ctx context.Context, o *runOptions) error {
-	if o.output == "" {
-		return usagef("no output file: want -o OUT with the ending .npy, .csv or .tsv")
+// An input is an opened file and its shape as an operand, which is another than
+// the file's where that holds the operand transposed, or a vector.
+type input struct {
+	*matfile.File
+	rows, cols int
+	trans      bool
+}
+
+// inputs are the opened files; c and bias are nil if there is none.
+type inputs struct{ a, b, c, bias *input }
+
+func (in inputs) close() {
+	for _, x := range []*input{in.a, in.b, in.c, in.bias} {
+		if x != nil {
+			x.Close()
+		}
 	}
-	if err := matfile.Supported(o.output); err != nil {
-		return usageError{err}
+}
+
+func runRun(ctx context.Context, o *runOptions) error {
+	text, err := o.textOptions()
+	if err != nil {
+		return err
 	}
 	opts, err := o.kernelOptions()
 	if err != nil {
 		return err
 	}
-	a, err := openOperand(o.a, "A")
+	act, err := gemm.ParseActivation(o.act)
+	if err != nil {
+		return usagef("--act %q: want one of %s", o.act, strings.Join(gemm.Activations(), ", "))
+	}
+	switch {
+	case o.output == "":
+		return usagef("no output file: want -o OUT")
+	case o.c == "" && o.beta != 0:
+		return usagef("--beta %v without C: want -c FILE", o.beta)
+	case o.c != "" && !o.betaGiven:
+		o.beta = 1
+	}
+	in, err := o.open(text)
 	if err != nil {
 		return err
 	}
-	defer a.Close()
-	b, err := openOperand(o.b, "B")
+	defer in.close()
+	r := runReport{
+		Output: o.output, Batch: max(in.a.Batch, in.b.Batch), M: in.a.rows, N: in.b.cols, K: in.a.cols,
+		Alpha: o.alpha, Beta: o.beta, Act: o.act,
+	}
+	if in.c != nil {
+		r.Batch = max(r.Batch, in.c.Batch)
+	}
+	if float64(r.Batch)*float64(r.M)*float64(r.N) > maxElements {
+		return usagef("the product of %s and %s is %d x %d, %d times: past 2^32 elements", o.a, o.b, r.M, r.N, r.Batch)
+	}
+	if err := text.Supported(o.output, r.Batch, r.M, r.N); err != nil {
+		return usageError{err}
+	}
+	dtype, outDType, err := o.types(in)
 	if err != nil {
 		return err
 	}
-	defer b.Close()
-	if b.Dims == 1 { // a vector is a column as B
-		b.Rows, b.Cols = b.Cols, b.Rows
-	}
-	if a.Cols != b.Rows {
-		return usagef("%s is %d x %d and %s is %d x %d: want a B with %d rows, as A has columns",
-			o.a, a.Rows, a.Cols, o.b, b.Rows, b.Cols, a.Cols)
-	}
-	if a.Rows == 0 || b.Cols == 0 {
-		if ending := strings.ToLower(filepath.Ext(o.output)); ending != ".npy" {
-			return usagef("%s: the product is %d x %d, which a %s file cannot hold: want the ending .npy", o.output, a.Rows, b.Cols, ending)
-		}
-	}
-	dtype := o.dtype
-	if dtype == "" {
-		dtype = "f32"
-		if a.DType == "f2" && b.DType == "f2" {
-			dtype = "f16"
-		}
-	}
+	r.DType, r.OutDType = dtype.String(), outDType.String()
 	engine, where, err := o.where.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer engine.Close()
-	job := job{o, engine, where, opts}
-	switch dtype {
-	case "f32":
-		return multiplyFiles(ctx, job, a, b, (*matfile.File).Float32, matfile.WriteFloat32)
-	case "f16":
-		return multiplyFiles(ctx, job, a, b, (*matfile.File).Float16, matfile.WriteFloat16)
+	r.Device, r.Adapter = where.Device, where.adapterName()
+	if where.Adapter != nil {
+		r.Type = string(where.Adapter.Type)
 	}
-	return usagef("--dtype %q: want f32 or f16", o.dtype)
+	j := job{runOptions: o, engine: engine, where: where, text: text, tile: len(opts) > 0, opts: opts}
+	j.opts = append(j.opts, gemm.WithAlpha(o.alpha), gemm.WithBeta(o.beta), gemm.WithActivation(act))
+	return j.run(ctx, in, dtype, outDType, act, &r)
+}
+
+// maxElements bounds the product before memory is taken for it: with k = 0 two
+// files without values can ask for any size.
+const maxElements = 1 << 32
+
+// textOptions reads --delimiter and --decimal.
+func (o *runOptions) textOptions() (matfile.Options, error) {
+	var text matfile.Options
+	for _, x := range []struct {
+		flag, value string
+		to          *rune
+	}{{"--delimiter", o.delimiter, &text.Comma}, {"--decimal", o.decimal, &text.Decimal}} {
+		if x.value == `\t` {
+			x.value = "\t"
+		}
+		if x.value == "" {
+			continue
+		}
+		if utf8.RuneCountInString(x.value) != 1 {
+			return text, usagef("%s %q: want one character", x.flag, x.value)
+		}
+		*x.to, _ = utf8.DecodeRuneInString(x.value)
+	}
+	return text, nil
 }
 
 // kernelOptions reads --kernel, --set and --acc.
@@ -165,6 +272,9 @@ func (o *runOptions) kernelOptions() ([]gemm.Option, error) {
 	params, err := wgsl.ParseParams(strings.Join(o.set, ","))
 	if err != nil {
 		return nil, usagef("--set %s: %w", strings.Join(o.set, ","), err)
+	}
+	if o.kernel != "" && !slices.Contains(wgsl.Kernels(), o.kernel) {
+		return nil, usagef("--kernel %q: want one of %s", o.kernel, strings.Join(wgsl.Kernels(), ", "))
 	}
 	switch o.acc {
 	case "f32":
@@ -183,77 +293,174 @@ func (o *runOptions) kernelOptions() ([]gemm.Option, error) {
 	return []gemm.Option{gemm.WithKernel(o.kernel, params)}, nil
 }
 
-func openOperand(path, arg string) (*matfile.File, error) {
-	f, err := matfile.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", arg, err)
+// open opens the files and checks their shapes against each other, as the user
+// gave them.
+func (o *runOptions) open(text matfile.Options) (in inputs, err error) {
+	defer func() {
+		if err != nil {
+			in.close()
+		}
+	}()
+	for _, x := range []struct {
+		arg, path string
+		to        **input
+	}{{"A", o.a, &in.a}, {"B", o.b, &in.b}, {"C", o.c, &in.c}, {"bias", o.bias, &in.bias}} {
+		if x.path == "" && (x.arg == "C" || x.arg == "bias") {
+			continue
+		}
+		f, err := text.Open(x.path)
+		if err != nil {
+			return in, fmt.Errorf("%s: %w", x.arg, err)
+		}
+		*x.to = &input{File: f, rows: f.Rows, cols: f.Cols}
 	}
-	return f, nil
+	in.a.trans, in.b.trans = o.transA, o.transB
+	if in.b.Dims == 1 { // a vector is a column as B
+		in.b.rows, in.b.cols = in.b.cols, in.b.rows
+	}
+	for _, x := range []*input{in.a, in.b} {
+		if x.trans {
+			x.rows, x.cols = x.cols, x.rows
+		}
+	}
+	if in.a.cols != in.b.rows {
+		return in, usagef("%s is %d x %d and %s is %d x %d%s: want a B with %d rows, one for each column of A",
+			o.a, in.a.rows, in.a.cols, o.b, in.b.rows, in.b.cols, o.transposed(), in.a.cols)
+	}
+	batch := max(in.a.Batch, in.b.Batch)
+	for _, x := range []struct {
+		path string
+		file *input
+	}{{o.a, in.a}, {o.b, in.b}, {o.bias, in.bias}, {o.c, in.c}} {
+		if x.file != nil && x.file.Batch != 1 && batch != 1 && x.file.Batch != batch {
+			return in, usagef("%s holds %d matrices, want %d as the other files, or 1", x.path, x.file.Batch, batch)
+		}
+	}
+	if c := in.c; c != nil && (c.rows != in.a.rows || c.cols != in.b.cols || (c.Batch != batch && batch != 1)) {
+		return in, usagef("%s is %d x %d, %d times: want a C of %d x %d, %d times", o.c, c.rows, c.cols, c.Batch, in.a.rows, in.b.cols, batch)
+	}
+	if b := in.bias; b != nil && ((b.rows != 1 && b.rows != in.a.rows) || (b.cols != 1 && b.cols != in.b.cols)) {
+		return in, usagef("%s is %d x %d: want a bias of 1 x %d, %d x 1 or %d x %d", o.bias, b.rows, b.cols, in.b.cols, in.a.rows, in.a.rows, in.b.cols)
+	}
+	return in, nil
 }
 
-// maxElements bounds the product before memory is taken for it: with k = 0 two
-// files without values can ask for any size.
-const maxElements = 1 << 32
+// transposed says which operands are, for a message about shapes.
+func (o *runOptions) transposed() string {
+	switch {
+	case o.transA && o.transB:
+		return " (both transposed)"
+	case o.transA:
+		return " (A transposed)"
+	case o.transB:
+		return " (B transposed)"
+	}
+	return ""
+}
 
-// A job is what multiplyFiles needs beside the files.
+// types are the element types of A and B, and of C.
+func (o *runOptions) types(in inputs) (dtype, out gemm.DType, err error) {
+	byName := map[string]gemm.DType{"f32": gemm.F32, "f16": gemm.F16, "bf16": gemm.BF16, "i8": gemm.I8}
+	dtype, ok := byName[o.dtype]
+	switch {
+	case ok:
+	case o.dtype != "":
+		return 0, 0, usagef("--dtype %q: want f32, f16, bf16 or i8", o.dtype)
+	case in.a.DType == "f2" && in.b.DType == "f2":
+		dtype = gemm.F16
+	case in.a.DType == "bf16" && in.b.DType == "bf16":
+		dtype = gemm.BF16
+	}
+	out = dtype
+	if dtype == gemm.I8 {
+		out = gemm.I32
+	}
+	if o.outDType == "" || o.outDType == out.String() {
+		return dtype, out, nil
+	}
+	if o.outDType == "f32" && dtype != gemm.I8 {
+		return dtype, gemm.F32, nil
+	}
+	want := out.String()
+	if dtype != gemm.I8 && dtype != gemm.F32 {
+		want += " or f32"
+	}
+	return 0, 0, usagef("--out-dtype %q: want %s for A and B of %s", o.outDType, want, dtype)
+}
+
+// A job is what multiplying takes beside the files.
 type job struct {
 	*runOptions
 	engine *gemm.Engine
 	where  place
+	text   matfile.Options
+	tile   bool // the user chose a kernel or a tile
 	opts   []gemm.Option
 }
 
-// multiplyFiles reads, multiplies and writes in one element type.
-func multiplyFiles[T gemm.Element](
-	ctx context.Context, j job, a, b *matfile.File,
-	read func(*matfile.File) ([]T, error), write func(string, int, int, []T) error,
-) error {
-	r := runReport{Output: j.output, Device: j.where.Device, Adapter: j.where.adapterName(), M: a.Rows, N: b.Cols, K: a.Cols}
-	if j.where.Adapter != nil {
-		r.Type = string(j.where.Adapter.Type)
+// run reads, multiplies, checks and writes.
+func (j job) run(ctx context.Context, in inputs, dtype, outDType gemm.DType, act gemm.Activation, r *runReport) error {
+	x := gemm.Product{Alpha: j.alpha, Beta: j.beta, Act: act}
+	c := newMatrix(outDType, r.Batch, r.M, r.N)
+	for _, y := range []struct {
+		file  *input
+		dtype gemm.DType
+		to    *gemm.HostMatrix
+	}{
+		{in.a, dtype, &x.A},
+		{in.b, dtype, &x.B},
+		{in.bias, dtype, &x.Bias},
+		{in.c, outDType, &x.C0},
+	} {
+		if y.file == nil {
+			continue
+		}
+		j.phases.next("reading " + y.file.Path)
+		var err error
+		if *y.to, err = readMatrix(y.file, y.dtype); err != nil {
+			return err
+		}
 	}
-	if float64(r.M)*float64(r.N) > maxElements {
-		return usagef("the product of %s and %s is %d x %d: past 2^32 elements", j.a, j.b, r.M, r.N)
+	if x.Bias != nil {
+		j.opts = append(j.opts, gemm.WithBias(x.Bias))
 	}
-	hostA, err := readMatrix(j, a, read)
-	if err != nil {
-		return err
-	}
-	hostB, err := readMatrix(j, b, read)
-	if err != nil {
-		return err
-	}
-	hostC := gemm.NewMatrix[T](r.M, r.N, nil)
-	r.DType = hostC.DType().String()
-	plan, err := j.engine.Plan(hostC, hostA, hostB, j.opts...)
+	plan, err := j.engine.Plan(c, x.A, x.B, j.opts...)
 	if err != nil {
 		return j.explain(err)
 	}
 	r.Variant, r.Grid, r.Slices = plan.Name(), [2]uint32{plan.Grid[1], plan.Grid[0]}, plan.Slices()
-	j.where.noteTo(j.stderr)
-	if r.M > 0 && r.N > 0 {
-		if err := compute(ctx, j, plan, hostC, hostA, hostB, &r); err != nil {
+	j.phases.note(j.where.note)
+	if r.Batch > 0 && r.M > 0 && r.N > 0 {
+		if err := j.compute(ctx, plan, c, x, r); err != nil {
 			return j.explain(err)
 		}
 	}
+	var check *gemm.Report
 	if j.check {
-		j.progress("checking")
-		report := gemm.Check(hostC, hostA, hostB, 1)
-		r.Check = &report
+		j.phases.next("checking")
+		report := x.Check(c, 1)
+		check = &report
+		r.Check = &checkReport{
+			report.Right(), report.Checked, report.Elements, number(report.Ratio), report.Batch, report.Row, report.Col,
+			number(report.Got), number(report.Want), number(report.Bound), number(report.MaxError),
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	j.progress("writing " + j.output)
-	if err := write(j.output, r.M, r.N, hostC.Data); err != nil {
-		return err
+	right := check == nil || check.Right()
+	if right {
+		j.phases.next("writing " + j.output)
+		if err := j.write(c); err != nil {
+			return err
+		}
 	}
-	j.progress("")
+	j.phases.done()
 	if err := r.print(j); err != nil {
 		return err
 	}
-	if r.Check != nil && !r.Check.Right() {
-		return fmt.Errorf("%w: %v", errDiffers, *r.Check)
+	if !right {
+		return fmt.Errorf("%w: %v; %s was not written", errDiffers, *check, j.output)
 	}
 	return nil
 }
@@ -264,54 +471,67 @@ func (j job) explain(err error) error {
 	if _, ok := errors.AsType[*gemm.LimitError](err); !ok {
 		return err
 	}
-	if j.opts != nil {
+	if j.tile {
 		return usageError{err}
 	}
 	return fmt.Errorf("%w (--device cpu has no such limit)", err)
 }
 
-func readMatrix[T gemm.Element](j job, f *matfile.File, read func(*matfile.File) ([]T, error)) (gemm.Matrix[T], error) {
-	j.progress("reading " + f.Path)
-	values, err := read(f)
-	if err != nil {
-		return gemm.Matrix[T]{}, err
-	}
-	return gemm.NewMatrix(f.Rows, f.Cols, values), nil
-}
-
 // compute multiplies and fills in how long each part took.
-func compute(ctx context.Context, j job, plan gemm.Plan, c, a, b gemm.HostMatrix, r *runReport) error {
-	clock := newStopwatch()
-	j.progress("uploading")
-	da, err := j.engine.Upload(ctx, a)
+func (j job) compute(ctx context.Context, plan gemm.Plan, c gemm.HostMatrix, x gemm.Product, r *runReport) error {
+	clock := &stopwatch{time.Now()}
+	var onDevice []*gemm.DeviceMatrix
+	defer func() {
+		for _, m := range onDevice {
+			m.Close()
+		}
+	}()
+	upload := func(m gemm.HostMatrix) (*gemm.DeviceMatrix, error) {
+		d, err := j.engine.Upload(ctx, m)
+		if err == nil {
+			onDevice = append(onDevice, d)
+		}
+		return d, err
+	}
+	j.phases.next("uploading")
+	a, err := upload(x.A)
 	if err != nil {
 		return err
 	}
-	defer da.Close()
-	db, err := j.engine.Upload(ctx, b)
+	b, err := upload(x.B)
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	dc, err := j.engine.NewMatrix(c.DType(), r.M, r.N)
+	opts := j.opts
+	if x.Bias != nil {
+		bias, err := upload(x.Bias)
+		if err != nil {
+			return err
+		}
+		opts = append(slices.Clone(opts), gemm.WithBias(bias))
+	}
+	before := c
+	if x.C0 != nil {
+		before = x.C0
+	}
+	result, err := upload(before)
 	if err != nil {
 		return err
 	}
-	defer dc.Close()
 	if err := j.engine.Wait(ctx); err != nil {
 		return err
 	}
 	r.Seconds.Upload = clock.lap()
-	j.progress("multiplying")
-	took, by, err := j.engine.Elapsed(ctx, plan, dc, da, db)
+	j.phases.next("multiplying")
+	took, by, err := j.engine.Elapsed(ctx, plan, result, a, b, opts...)
 	if err != nil {
 		return err
 	}
 	r.Seconds.Compute, r.Clock = took.Seconds(), string(by)
 	r.Seconds.Compile = max(clock.lap()-r.Seconds.Compute, 0)
-	r.GFLOPS = 2 * float64(r.M) * float64(r.N) * float64(r.K) / took.Seconds() / 1e9
-	j.progress("reading back")
-	if err := j.engine.Download(ctx, c, dc); err != nil {
+	r.GFLOPS = 2 * float64(r.Batch) * float64(r.M) * float64(r.N) * float64(r.K) / max(took.Seconds(), 1e-9) / 1e9
+	j.phases.next("reading back")
+	if err := j.engine.Download(ctx, c, result); err != nil {
 		return err
 	}
 	r.Seconds.ReadBack = clock.lap()
@@ -320,8 +540,6 @@ func compute(ctx context.Context, j job, plan gemm.Plan, c, a, b gemm.HostMatrix
 
 type stopwatch struct{ last time.Time }
 
-func newStopwatch() *stopwatch { return &stopwatch{time.Now()} }
-
 // lap is the time in seconds since the last lap.
 func (s *stopwatch) lap() float64 {
 	now := time.Now()
@@ -329,73 +547,106 @@ func (s *stopwatch) lap() float64 {
 	return now.Sub(s.last).Seconds()
 }
 
+// newMatrix is a batch of zeros.
+func newMatrix(dtype gemm.DType, batch, rows, cols int) gemm.HostMatrix {
+	switch dtype {
+	case gemm.F16:
+		return gemm.NewBatch[float16.Float16](batch, rows, cols, nil)
+	case gemm.BF16:
+		return gemm.NewBatch[gemm.BFloat16](batch, rows, cols, nil)
+	case gemm.I32:
+		return gemm.NewBatch[int32](batch, rows, cols, nil)
+	default:
+		return gemm.NewBatch[float32](batch, rows, cols, nil)
+	}
+}
+
+// readMatrix reads the values of an input.
+func readMatrix(f *input, dtype gemm.DType) (gemm.HostMatrix, error) {
+	switch dtype {
+	case gemm.F16:
+		v, err := f.Float16()
+		return operand(f, v), err
+	case gemm.BF16:
+		v, err := f.BFloat16()
+		return operand(f, unsafe.Slice((*gemm.BFloat16)(unsafe.SliceData(v)), len(v))), err
+	case gemm.I8:
+		v, err := f.Int8()
+		return operand(f, v), err
+	default:
+		v, err := f.Float32()
+		return operand(f, v), err
+	}
+}
+
+func operand[T gemm.Element](f *input, values []T) gemm.HostMatrix {
+	if f.trans {
+		return gemm.NewBatch(f.Batch, f.cols, f.rows, values).Transposed()
+	}
+	return gemm.NewBatch(f.Batch, f.rows, f.cols, values)
+}
+
+func (j job) write(c gemm.HostMatrix) error {
+	switch m := c.(type) {
+	case gemm.Matrix[float16.Float16]:
+		return j.text.WriteFloat16(j.output, m.Batch, m.Rows, m.Cols, m.Data)
+	case gemm.Matrix[gemm.BFloat16]:
+		bits := unsafe.Slice((*uint16)(unsafe.SliceData(m.Data)), len(m.Data))
+		return j.text.WriteBFloat16(j.output, m.Batch, m.Rows, m.Cols, bits)
+	case gemm.Matrix[int32]:
+		return j.text.WriteInt32(j.output, m.Batch, m.Rows, m.Cols, m.Data)
+	case gemm.Matrix[float32]:
+		return j.text.WriteFloat32(j.output, m.Batch, m.Rows, m.Cols, m.Data)
+	}
+	return fmt.Errorf("no writer for a %T", c)
+}
+
 func (r runReport) print(j job) error {
 	if j.asJSON {
 		return printJSON(j.stdout, r)
 	}
+	style := newStyle(j.stdout)
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s: %d x %d %s, %s (%d x %d) times %s (%d x %d)\n", r.Output, r.M, r.N, r.DType, j.a, r.M, r.K, j.b, r.K, r.N)
+	times := ""
+	if r.Batch != 1 {
+		times = fmt.Sprintf("%d times ", r.Batch)
+	}
+	fmt.Fprintf(&out, "%s: %s%d x %d %s, %s (%d x %d) times %s (%d x %d)\n", r.Output, times, r.M, r.N, r.OutDType, j.a, r.M, r.K, j.b, r.K, r.N)
 	fmt.Fprintf(&out, "  on       %s\n", j.where)
 	if r.Seconds.Compute > 0 {
 		fmt.Fprintf(&out, "  variant  %s", r.Variant)
-		if r.Grid[0] > 0 {
-			fmt.Fprintf(&out, ", %d x %d workgroups", r.Grid[0], r.Grid[1])
+		if r.Grid[0] > 0 && j.where.Adapter != nil {
+			fmt.Fprintf(&out, ", %s", plural(int(r.Grid[0])*int(r.Grid[1])*r.Batch, "workgroup"))
 		}
 		if r.Slices > 0 {
-			fmt.Fprintf(&out, ", %d slices of K", r.Slices)
+			fmt.Fprintf(&out, ", %s of K", plural(r.Slices, "slice"))
 		}
-		fmt.Fprintf(&out, "\n")
-		fmt.Fprintf(&out, "  time     upload %s, compile %s, compute %s (%.3g GFLOP/s, %s clock), read-back %s\n",
-			duration(r.Seconds.Upload), duration(r.Seconds.Compile), duration(r.Seconds.Compute), r.GFLOPS, r.Clock, duration(r.Seconds.ReadBack))
+		fmt.Fprintf(&out, "\n  time     upload %s, ", duration(r.Seconds.Upload))
+		if j.where.Adapter != nil {
+			fmt.Fprintf(&out, "compile %s, ", duration(r.Seconds.Compile))
+		}
+		fmt.Fprintf(&out, "compute %s (%.3g GFLOP/s, %s clock), read-back %s\n",
+			duration(r.Seconds.Compute), r.GFLOPS, r.Clock, duration(r.Seconds.ReadBack))
 	}
-	if r.Check != nil {
-		verdict := "right"
-		if !r.Check.Right() {
-			verdict = "WRONG"
+	if c := r.Check; c != nil {
+		verdict := style.right.Sprint("right")
+		if !c.Right {
+			verdict = style.wrong.Sprint("WRONG")
 		}
-		fmt.Fprintf(&out, "  check    %s: compared %d of %d elements with float64; largest error %.3g; largest error over its bound %.3g\n",
-			verdict, r.Check.Checked, r.Check.Elements, r.Check.MaxError, r.Check.Ratio)
+		fmt.Fprintf(&out, "  check    %s: compared %d of %d elements with float64; largest error %.3g, which is %.3g of what rounding may cause\n",
+			verdict, c.Checked, c.Elements, c.MaxError, c.Ratio)
 	}
 	_, err := io.WriteString(j.stdout, out.String())
 	return err
 }
 
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 func duration(seconds float64) string {
 	return time.Duration(seconds * 1e9).Round(10 * time.Microsecond).String()
-}
-
-// phases tells on a terminal what is being done; elsewhere it says nothing.
-type phases struct{ bar *progressbar.ProgressBar }
-
-func newPhases(w io.Writer) *phases {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return &phases{}
-	}
-	return &phases{progressbar.NewOptions(-1,
-		progressbar.OptionSetWriter(f),
-		progressbar.OptionSpinnerType(14),
-		progressbar.OptionClearOnFinish(),
-		progressbar.OptionSetElapsedTime(true),
-	)}
-}
-
-// next names the phase that begins; "" ends the last.
-func (p *phases) next(phase string) {
-	switch {
-	case p.bar == nil:
-	case phase == "":
-		p.done()
-	default:
-		p.bar.Describe(phase)
-	}
-}
-
-// done takes the line away. Calling it twice is allowed.
-func (p *phases) done() {
-	if p.bar != nil {
-		// Only a broken terminal makes it fail, and then there is nobody to tell.
-		_ = p.bar.Finish()
-		p.bar = nil
-	}
 }

@@ -30,7 +30,7 @@ func put(t *testing.T, name string, content []byte) string {
 
 // openStream is Open for content that comes through a pipe.
 func openStream(name string, content []byte) (*File, error) {
-	f := &File{Path: name}
+	f := Options{}.newFile(name)
 	// Hides every method but Read.
 	return f, f.readStream(struct{ *bytes.Buffer }{bytes.NewBuffer(content)})
 }
@@ -92,12 +92,12 @@ func TestOpenRefuses(t *testing.T) {
 		t.Errorf("missing file: got %v", err)
 	}
 	_, err := Open(dir)
-	wantRefusal(t, err, "a directory; want a .npy, .csv or .tsv file")
+	wantRefusal(t, err, "a directory; want a file with the ending .npy, .npz, .safetensors, .mtx, .csv or .tsv")
 }
 
 func TestEmpty(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"a.npy", "a.csv", "a.tsv"} {
+	for _, name := range []string{"a.npy", "a.csv", "a.tsv", "a.mtx"} {
 		eachWay(t, name, nil, func(t *testing.T, _ *File, err error) {
 			wantRefusal(t, err, name+": an empty file; want a matrix")
 		})
@@ -107,8 +107,11 @@ func TestEmpty(t *testing.T) {
 func TestReadOnce(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string][]byte{
-		"a.npy": npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1), }", le(float32(2))),
-		"a.csv": []byte("2"),
+		"a.npy":         npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1), }", le(float32(2))),
+		"a.csv":         []byte("2"),
+		"a.mtx":         []byte(mtxBanner + " matrix array real general\n1 1\n2\n"),
+		"a.npz":         npz(member{name: "w.npy", method: 8, content: npy(1, dict("<f4", "False", "(1, 1)"), le(float32(2)))}),
+		"a.safetensors": tensors("{"+entry("w", "F32", "[1]", 0, 4)+"}", le(float32(2))),
 	} {
 		path := put(t, name, content)
 		f, err := Open(path)
@@ -151,6 +154,9 @@ func TestFileChanges(t *testing.T) {
 		{"csv cut", "a.csv", []byte("1,2\n3,4\n"), []byte("1,2\n"), "changed while it was read"},
 		{"csv longer", "a.csv", []byte("1,2\n"), []byte("1,2\n3,4\n"), "changed while it was read"},
 		{"csv turned", "a.csv", []byte("1,2\n"), []byte("1\n2\n"), "changed while it was read"},
+		{"mtx of another shape", "a.mtx", []byte(mtxBanner + " matrix array real general\n1 2\n1\n2\n"), []byte(mtxBanner + " matrix array real general\n2 1\n1\n2\n"), "changed while it was read; want 1x2 as before"},
+		{"mtx cut", "a.mtx", []byte(mtxBanner + " matrix coordinate real general\n1 2 2\n1 1 1\n1 2 2\n"), []byte(mtxBanner + " matrix coordinate real general\n1 2 2\n1 1 1\n"), "1 entries; want 2"},
+		{"mtx of other numbers", "a.mtx", []byte(mtxBanner + " matrix coordinate real general\n1 2 1\n1 2 2\n"), []byte(mtxBanner + " matrix coordinate real general\n1 2 1\n1 2 x\n"), `"x" is not a number`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -177,9 +183,10 @@ func TestReadFails(t *testing.T) {
 	for name, content := range map[string][]byte{
 		"a.npy": npy(1, dict("<f4", "False", "(1, 1)"), le(float32(2))),
 		"a.csv": []byte("1,2\n"),
+		"a.mtx": []byte(mtxBanner + " matrix array real general\n1 2\n1\n2\n"),
 	} {
 		for n := range len(content) + 1 {
-			f := &File{Path: name}
+			f := Options{}.newFile(name)
 			err := f.readStream(io.MultiReader(bytes.NewReader(content[:n]), iotest.ErrReader(fault)))
 			if err == nil {
 				_, err = f.Float32()
@@ -272,4 +279,31 @@ func le(values ...any) []byte {
 		}
 	}
 	return b
+}
+
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		path string
+		want target
+	}{
+		{"a.npy", target{format: formatNPY, filePath: "a.npy"}},
+		{"a", target{format: formatNPY, filePath: "a"}},
+		{"a:b.npy", target{format: formatNPY, filePath: "a:b.npy"}},
+		{"a.MTX", target{format: formatMTX, filePath: "a.MTX"}},
+		{"a.tsv", target{format: formatText, filePath: "a.tsv"}},
+		{"a.npz", target{format: formatNPZ, filePath: "a.npz"}},
+		{"a.NPZ:w", target{formatNPZ, "a.NPZ", "w", true}},
+		{"a.npz:", target{formatNPZ, "a.npz", "", true}},
+		{"a.npz:b.npz:c", target{formatNPZ, "a.npz", "b.npz:c", true}},
+		{`C:\x\a.npz:w`, target{formatNPZ, `C:\x\a.npz`, "w", true}},
+		{"d/a.safetensors:l.0:x.npz:y", target{formatSafetensors, "d/a.safetensors", "l.0:x.npz:y", true}},
+		{"a.npz.npy", target{format: formatNPY, filePath: "a.npz.npy"}},
+		{"a.csv:w", target{format: formatNPY, filePath: "a.csv:w"}},
+	}
+	for _, tt := range tests {
+		if got := split(tt.path); got != tt.want {
+			t.Errorf("%s: got %+v, want %+v", tt.path, got, tt.want)
+		}
+	}
 }

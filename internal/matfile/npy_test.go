@@ -163,32 +163,38 @@ func TestProducts(t *testing.T) {
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		shape            string
-		rows, cols, dims int
+		shape                   string
+		batch, rows, cols, dims int
 	}{
-		{"()", 1, 1, 0},
-		{"(768,)", 1, 768, 1},
-		{"(3)", 1, 3, 1},
-		{"(0,)", 1, 0, 1},
-		{"(16, 0)", 16, 0, 2}, // microsoft/onnxruntime #21483
-		{"(0, 16)", 0, 16, 2},
-		{"(0, 0)", 0, 0, 2},
-		{"(0, 123456789)", 0, 123456789, 2},
+		{"()", 1, 1, 1, 0},
+		{"(768,)", 1, 1, 768, 1},
+		{"(3)", 1, 1, 3, 1},
+		{"(0,)", 1, 1, 0, 1},
+		{"(16, 0)", 1, 16, 0, 2}, // microsoft/onnxruntime #21483
+		{"(0, 16)", 1, 0, 16, 2},
+		{"(0, 0)", 1, 0, 0, 2},
+		{"(0, 123456789)", 1, 0, 123456789, 2},
+		{"(5, 2, 3)", 5, 2, 3, 3},
+		{"(1, 2, 3)", 1, 2, 3, 3},
+		{"(5, 1, 1)", 5, 1, 1, 3},
+		{"(0, 2, 3)", 0, 2, 3, 3},
+		{"(5, 0, 3)", 5, 0, 3, 3},
 	}
 	for _, tt := range tests {
 		t.Run(tt.shape, func(t *testing.T) {
 			t.Parallel()
-			data := make([]byte, tt.rows*tt.cols*2)
+			count := tt.batch * tt.rows * tt.cols
+			data := make([]byte, count*2)
 			for _, order := range []string{"False", "True"} {
 				eachWay(t, "a.npy", npy(1, dict("<f2", order, tt.shape), data), func(t *testing.T, f *File, err error) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if f.Rows != tt.rows || f.Cols != tt.cols || f.Dims != tt.dims || f.DType != "f2" {
-						t.Errorf("got %dx%d, %d dimensions, of %s", f.Rows, f.Cols, f.Dims, f.DType)
+					if f.Batch != tt.batch || f.Rows != tt.rows || f.Cols != tt.cols || f.Dims != tt.dims || f.DType != "f2" {
+						t.Errorf("got %dx%dx%d, %d dimensions, of %s", f.Batch, f.Rows, f.Cols, f.Dims, f.DType)
 					}
 					values, err := f.Float32()
-					if err != nil || len(values) != tt.rows*tt.cols {
+					if err != nil || len(values) != count {
 						t.Errorf("got %d values, error %v", len(values), err)
 					}
 				})
@@ -292,6 +298,48 @@ func TestManyBuffers(t *testing.T) {
 	}
 }
 
+// TestBatches reads three dimensions in both orders, small ones and such as fill
+// the buffer more than once.
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	for _, shape := range [][3]int{{2, 3, 4}, {3, 1, 5}, {1, 3, 5}, {4, 5, 1}, {7, 101, 143}} {
+		batch, rows, cols := shape[0], shape[1], shape[2]
+		at := func(b, i, j int) float32 { return float32((b*1009 + i*31 + j*7) % 2048) }
+		var want []float32
+		var plain, fortran []byte // as big-endian f4
+		for b := range batch {
+			for i := range rows {
+				for j := range cols {
+					want = append(want, at(b, i, j))
+					plain = binary.BigEndian.AppendUint32(plain, math.Float32bits(at(b, i, j)))
+				}
+			}
+		}
+		for j := range cols {
+			for i := range rows {
+				for b := range batch {
+					fortran = binary.BigEndian.AppendUint32(fortran, math.Float32bits(at(b, i, j)))
+				}
+			}
+		}
+		for order, data := range map[string][]byte{"False": plain, "True": fortran} {
+			t.Run(fmt.Sprintf("%v%s", shape, order), func(t *testing.T) {
+				t.Parallel()
+				content := npy(1, dict(">f4", order, fmt.Sprintf("(%d, %d, %d)", batch, rows, cols)), data)
+				eachWay(t, "a.npy", content, func(t *testing.T, f *File, err error) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					got, err := f.Float32()
+					if err != nil || f.Batch != batch || f.Dims != 3 || !slices.Equal(got, want) {
+						t.Errorf("values differ, batch %d, %d dimensions, error %v", f.Batch, f.Dims, err)
+					}
+				})
+			})
+		}
+	}
+}
+
 func TestNPYRefuses(t *testing.T) {
 	t.Parallel()
 	data8 := make([]byte, 256)
@@ -333,8 +381,10 @@ func TestNPYRefuses(t *testing.T) {
 		{"line in the dtype", head(dict("a\nb", "False", "(1,)")), `dtype "a\nb"`, ""},
 		{"structured", head("{'descr': [('a', '<f4'), ('b', '<i4')], 'fortran_order': False, 'shape': (1,), }"), `dtype "[('a', '<f4'), ('b', '<i4')]"`, ""},
 
-		{"3 dimensions", npy(1, dict("<f4", "True", "(2, 3, 4)"), make([]byte, 96)), "3 dimensions, shape (2, 3, 4); want a matrix, a vector or one value", ""},
-		{"4 dimensions", head(dict("<f4", "False", "(2,3,4,5)")), "4 dimensions, shape (2, 3, 4, 5)", ""},
+		{"4 dimensions", head(dict("<f4", "False", "(2,3,4,5)")), "4 dimensions, shape (2, 3, 4, 5); want a batch of matrices, a matrix, a vector or one value", ""},
+		{"3 dimensions overflow", head(dict("<f4", "False", "(2097152, 2097152, 2097152)")), "shape (2097152, 2097152, 2097152); want one whose size", ""},
+		{"3 dimensions overflow beside 0", head(dict("<f4", "True", "(0, 4294967296, 4294967296)")), "can be counted", ""},
+		{"3 dimensions cut", npy(1, dict("<f4", "True", "(2, 3, 4)"), make([]byte, 92)), "92 bytes of data; want 96 for 2x3x4 of <f4", ""},
 		{"negative", head(dict("<f4", "False", "(8, -8)")), "negative dimension -8", ""},
 		{"huge dimension", head(dict("<f4", "False", "(99999999999999999999, 1)")), "dimension 99999999999999999999 is too large", ""},
 		{"product overflows", head(dict("<f4", "False", "(4294967296, 4294967296)")), "shape (4294967296, 4294967296); want one whose size in bytes can be counted", ""},

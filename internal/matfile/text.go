@@ -8,8 +8,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
-
-	"github.com/x448/float16"
+	"unicode"
 )
 
 const (
@@ -17,26 +16,26 @@ const (
 	utf8BOM   = "\xef\xbb\xbf"
 )
 
-// textLayout is the source of a text file, which is read twice: to count, and
-// into the values.
-type textLayout struct{ src io.ReadSeeker }
-
-func (f *File) readTextHead(src io.ReadSeeker) (err error) {
-	f.text.src, f.DType, f.Dims = src, textDType, 2
-	f.Rows, f.Cols, err = f.scanText(func(field string) error {
-		_, err := parseFloat32(field)
+// readTextHead reads the text for the first of two times: to count.
+func (f *File) readTextHead(src source) (err error) {
+	if f.opts, err = f.opts.forText(f.Path); err != nil {
+		return err
+	}
+	f.text, f.DType, f.Dims = src, textDType, 2
+	f.Rows, f.Cols, err = f.scanText("", func(field string) error {
+		_, err := parseFloat(field, 32)
 		return err
 	})
 	return err
 }
 
-func readText[T float32 | float16.Float16](f *File, parse func(string) (T, error)) ([]T, error) {
+func readText[T element](f *File, as conversion[T]) ([]T, error) {
 	values := make([]T, 0, f.Rows*f.Cols)
-	rows, cols, err := f.scanText(func(field string) error {
+	rows, cols, err := f.scanText(as.want, func(field string) error {
 		if len(values) == cap(values) {
 			return f.refuseChange()
 		}
-		v, err := parse(field)
+		v, err := as.parse(field)
 		values = append(values, v)
 		return err
 	})
@@ -54,19 +53,20 @@ func (f *File) refuseChange() error {
 }
 
 // scanText reads the text from its beginning, hands every field to visit and
-// counts. Memory is that of one line.
-func (f *File) scanText(visit func(field string) error) (rows, cols int, err error) {
-	if _, err := f.text.src.Seek(0, io.SeekStart); err != nil {
+// counts. Memory is that of one line. Fields reach visit with a decimal point;
+// want says what visit takes if it reports errNoElement.
+func (f *File) scanText(want string, visit func(field string) error) (rows, cols int, err error) {
+	if _, err := f.text.Seek(0, io.SeekStart); err != nil {
 		return 0, 0, f.failed(err)
 	}
-	in := bufio.NewReader(f.text.src)
+	in := bufio.NewReader(f.text)
 	if lead, _ := in.Peek(len(utf8BOM)); string(lead) == utf8BOM {
 		in.Discard(len(utf8BOM))
 	}
 	records := csv.NewReader(in)
-	records.Comma = comma(f.Path)
-	// Only so may a blank come before a quote. In .tsv it would swallow tabs.
-	records.TrimLeadingSpace = records.Comma == ','
+	records.Comma = f.opts.Comma
+	// Only so may a blank come before a quote. It would swallow tabs that separate.
+	records.TrimLeadingSpace = !unicode.IsSpace(records.Comma)
 	records.FieldsPerRecord = -1 // checked here, for the message
 	records.ReuseRecord = true
 
@@ -88,9 +88,15 @@ func (f *File) scanText(visit func(field string) error) (rows, cols int, err err
 		}
 		for i, field := range record {
 			field = strings.Trim(field, " \t")
-			switch err := visit(field); {
+			err := strconv.ErrSyntax
+			if number, ok := withPoint(field, f.opts.Decimal); ok {
+				err = visit(number)
+			}
+			switch {
 			case errors.Is(err, strconv.ErrSyntax):
 				return 0, 0, f.refuseField(rows+1, i+1, field)
+			case errors.Is(err, errNoElement):
+				return 0, 0, f.refuse(fmt.Sprintf("line %d, column %d: %s", rows+1, i+1, clip(field)), want)
 			case err != nil && !errors.Is(err, strconv.ErrRange):
 				return 0, 0, err
 			}
@@ -112,43 +118,40 @@ func (f *File) textError(err error) error {
 	return f.failed(err)
 }
 
+// withPoint turns the decimal sign of a number into a point. A point beside
+// another sign, as in 1.000,5, makes it no number.
+func withPoint(field string, sign rune) (string, bool) {
+	if sign == '.' {
+		return field, true
+	}
+	return strings.Replace(field, string(sign), ".", 1), !strings.Contains(field, ".")
+}
+
 // refuseField says what a field that is no number looks like. The usual
-// causes are a separator or a decimal comma of another convention, and names
-// of columns.
+// causes are a separator or a decimal sign of another convention, and names of
+// columns.
 func (f *File) refuseField(line, column int, field string) error {
 	found := fmt.Sprintf("line %d, column %d: %q is not a number", line, column, clip(field))
+	separator, sign := f.opts.Comma, "a decimal point"
 	want := "a number such as -1.5 or 1e-3"
-	switch separator := comma(f.Path); {
-	case strings.Contains(field, ";"):
+	if f.opts.Decimal == ',' {
+		sign, want = "a decimal comma", "a number such as -1,5 or 1e-3"
+	}
+	switch {
+	case separator != ';' && strings.Contains(field, ";"):
 		found += " (';' as separator?)"
-		want = fmt.Sprintf("%q between values and a decimal point", separator)
-	case strings.Contains(field, ","):
+		want = fmt.Sprintf("%q between values and %s", separator, sign)
+	case f.opts.Decimal == '.' && strings.Contains(field, ","):
 		found += " (a decimal comma?)"
-		want = fmt.Sprintf("%q between values and a decimal point", separator)
-	case strings.Contains(field, "\t"):
+		want = fmt.Sprintf("%q between values and %s", separator, sign)
+	case f.opts.Decimal == ',' && strings.Contains(field, "."):
+		found += " (a decimal point?)"
+		want = fmt.Sprintf("%q between values and %s", separator, sign)
+	case separator != '\t' && strings.Contains(field, "\t"):
 		found += " (a tab as separator?)"
-		want = "',' between values, or a name ending in .tsv"
+		want = fmt.Sprintf("%q between values, or a name ending in .tsv", separator)
 	case line == 1:
 		want = "values from the first line on, no names of columns"
 	}
 	return f.refuse(found, want)
-}
-
-func parseFloat32(s string) (float32, error) {
-	v, err := parseFloat(s, 32)
-	return float32(v), err
-}
-
-func parseFloat16(s string) (float16.Float16, error) {
-	v, err := parseFloat(s, 64)
-	return fromFloat64(v), err
-}
-
-// parseFloat is strconv.ParseFloat without Go's own 1_000. Beyond the range
-// it returns ±Inf and strconv.ErrRange.
-func parseFloat(s string, bits int) (float64, error) {
-	if strings.Contains(s, "_") {
-		return 0, strconv.ErrSyntax
-	}
-	return strconv.ParseFloat(s, bits)
 }

@@ -106,3 +106,57 @@ func TestTextRefuses(t *testing.T) {
 		})
 	}
 }
+
+func TestTextOptions(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, file, content string
+		options             Options
+		want                []float32 // 2x2
+		refusal             string
+	}{
+		// jszwec/csvutil #6
+		{"german", "a.csv", "1;1,5\n2;2,5", Options{';', ','}, []float32{1, 1.5, 2, 2.5}, ""},
+		{"german with BOM and quotes", "a.csv", "\xef\xbb\xbf\"1\"; \"1,5\"\r\n2;-2,5e-1\r\n", Options{';', ','}, []float32{1, 1.5, 2, -.25}, ""},
+		{"semicolons, points", "a.csv", "1;1.5\n2;2.5", Options{Comma: ';'}, []float32{1, 1.5, 2, 2.5}, ""},
+		{"quoted decimal commas", "a.csv", "1,5|2\n-inf|nan", Options{'|', ','}, []float32{1.5, 2, float32(math.Inf(-1)), float32(math.NaN())}, ""},
+		{"decimal commas in tsv", "a.tsv", "1\t1,5\n2\t2,5", Options{Decimal: ','}, []float32{1, 1.5, 2, 2.5}, ""},
+		{"blanks as separators", "a.csv", "1 1.5\n2 2.5", Options{Comma: ' '}, []float32{1, 1.5, 2, 2.5}, ""},
+		{"tabs in csv", "a.csv", "1\t 1.5\n2\t2.5", Options{Comma: '\t'}, []float32{1, 1.5, 2, 2.5}, ""},
+		{"beyond ASCII", "a.csv", "1→1.5\n2→2.5", Options{Comma: '→'}, []float32{1, 1.5, 2, 2.5}, ""},
+
+		{"one for both", "a.csv", "1,2", Options{',', ','}, nil, `a.csv: ',' both between values and as the decimal sign; want two characters`},
+		{"one for both by default", "a.csv", "1,2", Options{Decimal: ','}, nil, `',' both between values`},
+		{"point for both", "a.tsv", "1", Options{Comma: '.'}, nil, `'.' both between values`},
+		{"decimal sign", "a.csv", "1", Options{Decimal: '\''}, nil, `'\'' as the decimal sign; want '.' or ','`},
+		{"quote", "a.csv", "1", Options{Comma: '"'}, nil, `'"' between values; want a character that no number holds, such as ';'`},
+		{"line", "a.csv", "1", Options{Comma: '\n'}, nil, `'\n' between values`},
+		{"digit", "a.csv", "1", Options{Comma: '0'}, nil, `'0' between values`},
+		{"letter", "a.csv", "1", Options{Comma: 'E'}, nil, `'E' between values`},
+		{"minus", "a.csv", "1", Options{Comma: '-'}, nil, `'-' between values`},
+		{"no character", "a.csv", "1", Options{Comma: -1}, nil, `between values`},
+
+		{"point beside comma", "a.csv", "1;1.000,5\n", Options{';', ','}, nil, `line 1, column 2: "1.000,5" is not a number (a decimal point?); want ';' between values and a decimal comma`},
+		{"point", "a.csv", "1;1.5\n", Options{';', ','}, nil, `"1.5" is not a number (a decimal point?)`},
+		{"two commas", "a.csv", "1\n1,5,5\n", Options{';', ','}, nil, `line 2, column 1: "1,5,5" is not a number; want a number such as -1,5 or 1e-3`},
+		{"comma where a point is", "a.csv", "1;1,5\n", Options{Comma: ';'}, nil, `"1,5" is not a number (a decimal comma?); want ';' between values and a decimal point`},
+		{"plain", "a.csv", "1,1.5\n", Options{Comma: ';'}, nil, `"1,1.5" is not a number (a decimal comma?)`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f, err := tt.options.Decode(tt.file, []byte(tt.content))
+			if tt.refusal != "" {
+				wantRefusal(t, err, tt.refusal)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := f.Float32()
+			if err != nil || f.Rows != 2 || !slices.EqualFunc(got, tt.want, sameBits) {
+				t.Errorf("got %v, error %v, want %v", got, err, tt.want)
+			}
+		})
+	}
+}

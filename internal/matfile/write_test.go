@@ -2,9 +2,11 @@ package matfile
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"math"
 	"math/rand/v2"
@@ -39,6 +41,13 @@ func TestNPYBytes(t *testing.T) {
 				b, err := os.ReadFile(path)
 				if err != nil {
 					t.Fatal(err)
+				}
+				encoded, err := EncodeFloat32(rows, cols, make([]float32, rows*cols))
+				if descr == "<f2" {
+					encoded, err = EncodeFloat16(rows, cols, make([]float16.Float16, rows*cols))
+				}
+				if err != nil || !bytes.Equal(encoded, b) {
+					t.Errorf("encoded in memory: %d bytes, %v, not those of the file, %d", len(encoded), err, len(b))
 				}
 				if got := string(b[:8]); got != "\x93NUMPY\x01\x00" {
 					t.Errorf("begins with %q", got)
@@ -161,14 +170,20 @@ func TestWriteRefuses(t *testing.T) {
 		values     int
 		want       string
 	}{
-		{"no ending", "c", 1, 1, 1, "no ending; want .npy, .csv or .tsv"},
-		{"other ending", "c.txt", 1, 1, 1, `the ending ".txt"; want .npy, .csv or .tsv`},
+		{"no ending", "c", 1, 1, 1, "no ending; want .npy, .npz, .safetensors, .mtx, .csv or .tsv"},
+		{"other ending", "c.txt", 1, 1, 1, `the ending ".txt"; want .npy, .npz, .safetensors, .mtx, .csv or .tsv`},
 		{"too few values", "c.npy", 2, 3, 5, "5 values do not make 2x3"},
 		{"negative", "c.npy", -1, -1, 1, "1 values do not make -1x-1"},
 		{"overflow", "c.npy", math.MaxInt, math.MaxInt, 1, "1 values do not make"},
 		{"empty text", "c.csv", 0, 5, 0, "a 0x5 matrix, which text cannot show; want the ending .npy"},
 		{"no folder", "none/c.npy", 1, 1, 1, "c.npy: "},
 		{"over a folder", "folder.npy", 1, 1, 1, "folder.npy: "},
+		{"no name", "c.npz:", 1, 1, 1, "no name after ':'; want a name for the matrix"},
+		{"name of an ending only", "c.npz:.npy", 1, 1, 1, "no name after ':'"},
+		{"control character", "c.safetensors:a\tb", 1, 1, 1, `the name "a\tb"; want at most 1024 bytes of UTF-8 without control characters`},
+		{"name not of UTF-8", "c.npz:\xff", 1, 1, 1, `the name "\xff"`},
+		{"long name", "c.npz:" + strings.Repeat("x", 1025), 1, 1, 1, `the name "xxx`},
+		{"metadata", "c.safetensors:__metadata__", 1, 1, 1, `the name "__metadata__"; want another`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -193,14 +208,15 @@ func (broken) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 func TestReplaceFails(t *testing.T) {
 	t.Parallel()
 	path := put(t, "c.npy", []byte("before"))
-	err := replace(path, func(w *bufio.Writer) {
+	err := replace(path, func(w *bufio.Writer) error {
 		w.WriteString("half of it")
 		w.Flush()
 		if left := entries(t, filepath.Dir(path)); len(left) != 2 {
 			t.Errorf("files during the write: %v", left)
 		}
 		w.Reset(broken{})
-		w.WriteString("the other half")
+		_, err := w.WriteString("the other half")
+		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "c.npy: disk full") {
 		t.Errorf("got error %v", err)
@@ -224,7 +240,7 @@ func TestSupported(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	wantRefusal(t, Supported(filepath.Join(dir, "c.mat")), `the ending ".mat"; want .npy, .csv or .tsv`)
+	wantRefusal(t, Supported(filepath.Join(dir, "c.mat")), `the ending ".mat"; want .npy, .npz, .safetensors, .mtx, .csv or .tsv`)
 	wantRefusal(t, Supported(filepath.Join(dir, "c")), "no ending")
 	wantRefusal(t, Supported(filepath.Join(dir, "folder.npy")), "a directory")
 	if err := Supported(filepath.Join(dir, "none", "c.npy")); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "folder "+filepath.Join(dir, "none")) {
@@ -247,4 +263,193 @@ func entries(t *testing.T, dir string) []string {
 		names = append(names, e.Name())
 	}
 	return names
+}
+
+func TestEncodeValues(t *testing.T) {
+	t.Parallel()
+	b, err := EncodeFloat32(2, 2, []float32{1, -2, 0.5, 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Decode("c.npy", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.Float32(); err != nil || f.Rows != 2 || !slices.Equal(got, []float32{1, -2, 0.5, 4}) {
+		t.Errorf("read back %v, %v", got, err)
+	}
+	if _, err := EncodeFloat32(2, 2, make([]float32, 3)); err == nil {
+		t.Error("3 values made 2x2")
+	}
+}
+
+// anyValues is what every format and type of a test below holds.
+func anyValues(n int) []float32 {
+	values := make([]float32, n)
+	for i := range values {
+		values[i] = float32(i*37%251) - 125
+	}
+	return values
+}
+
+// TestFormats writes in every format and every type what is read back.
+func TestFormats(t *testing.T) {
+	t.Parallel()
+	text := map[string]bool{"c.csv": true, "c.tsv": true, "c.mtx": true, "C.MTX": true}
+	for _, name := range []string{"c.npy", "c.npz", "c.npz:w", "c.npz:w.npy", "C.NPZ:W/1", "c.npz:größe", "c.safetensors", "c.safetensors:a \"quoted\" name", "c.csv", "c.tsv", "c.mtx", "C.MTX"} {
+		for _, shape := range [][3]int{{1, 30, 17}, {1, 1, 1}, {3, 2, 2}, {0, 2, 3}, {2, 0, 3}, {1, 0, 5}, {1, 5, 0}} {
+			batch, rows, cols := shape[0], shape[1], shape[2]
+			values := anyValues(batch * rows * cols)
+			if text[name] && (batch != 1 || len(values) == 0) {
+				continue
+			}
+			t.Run(fmt.Sprint(name, shape), func(t *testing.T) {
+				t.Parallel()
+				var half []float16.Float16
+				var brain []uint16
+				var whole []int32
+				for _, v := range values {
+					half = append(half, float16.Fromfloat32(v))
+					brain = append(brain, bfloat16(v))
+					whole = append(whole, int32(v))
+				}
+				o := Options{}
+				for dtype, write := range map[string]func(path string) error{
+					"f4":   func(path string) error { return o.WriteFloat32(path, batch, rows, cols, values) },
+					"f2":   func(path string) error { return o.WriteFloat16(path, batch, rows, cols, half) },
+					"bf16": func(path string) error { return o.WriteBFloat16(path, batch, rows, cols, brain) },
+					"i4":   func(path string) error { return o.WriteInt32(path, batch, rows, cols, whole) },
+				} {
+					path := filepath.Join(t.TempDir(), name)
+					if err := os.MkdirAll(filepath.Dir(split(path).filePath), 0o777); err != nil {
+						t.Fatal(err)
+					}
+					if err := o.Supported(path, batch, rows, cols); err != nil {
+						t.Error(err)
+					}
+					if err := write(path); err != nil {
+						t.Fatal(err)
+					}
+					isTensor := split(path).format == formatSafetensors
+					if dtype == "i4" && isTensor {
+						_, err := Open(path)
+						wantRefusal(t, err, "of dtype I32; want F32, F16, BF16 or I8")
+						continue
+					}
+					f, got := read32(t, path)
+					wantDType, wantDims := dtype, 2
+					switch {
+					case text[name]:
+						wantDType = "text"
+					case dtype == "bf16" && !isTensor:
+						wantDType = "f4"
+					}
+					if batch != 1 {
+						wantDims = 3
+					}
+					if f.Batch != batch || f.Rows != rows || f.Cols != cols || f.Dims != wantDims || f.DType != wantDType || f.Path != path {
+						t.Errorf("%s: got %dx%dx%d, %d dimensions, of %s, from %s", dtype, f.Batch, f.Rows, f.Cols, f.Dims, f.DType, f.Path)
+					}
+					if !slices.Equal(got, values) {
+						t.Errorf("%s: got %v, want %v", dtype, got, values)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestShapeRefuses(t *testing.T) {
+	t.Parallel()
+	for file, tests := range map[string][]struct {
+		batch, rows, cols int
+		want              string
+	}{
+		"c.csv": {
+			{3, 2, 2, "a 3x2x2 batch, which text cannot show; want the ending .npy, .npz or .safetensors"},
+			{1, 2, 0, "a 2x0 matrix, which text cannot show; want the ending .npy, .npz or .safetensors"},
+		},
+		"c.mtx": {
+			{2, 0, 0, "a 2x0x0 batch, which .mtx cannot show; want the ending .npy, .npz or .safetensors"},
+			{1, 0, 5, "a 0x5 matrix, which .mtx cannot show; want the ending .npy, .npz or .safetensors"},
+		},
+	} {
+		for _, tt := range tests {
+			path := filepath.Join(t.TempDir(), file)
+			wantRefusal(t, Options{}.Supported(path, tt.batch, tt.rows, tt.cols), tt.want)
+			wantRefusal(t, Options{}.WriteInt32(path, tt.batch, tt.rows, tt.cols, make([]int32, tt.batch*tt.rows*tt.cols)), tt.want)
+			if left := entries(t, filepath.Dir(path)); len(left) != 0 {
+				t.Errorf("files left: %v", left)
+			}
+		}
+	}
+	if err := (Options{}).WriteInt32("c.npy", 3, 2, 2, make([]int32, 4)); err == nil || err.Error() != "write c.npy: 4 values do not make 3x2x2" {
+		t.Errorf("got %v", err)
+	}
+	if err := (Options{}).WriteInt32("c.npy", math.MaxInt, math.MaxInt, 0, nil); err == nil || !strings.Contains(err.Error(), "0 values do not make") {
+		t.Errorf("overflow: got %v", err)
+	}
+}
+
+// TestBytes pins what other programs read, byte by byte.
+func TestBytes(t *testing.T) {
+	t.Parallel()
+	o := Options{}
+	inf := float32(math.Inf(1))
+	tests := []struct {
+		name, file string
+		write      func(path string) error
+		want       string
+	}{
+		{
+			"safetensors", "c.safetensors", func(path string) error { return o.WriteFloat16(path, 1, 1, 2, []float16.Float16{0x3c00, 0x4000}) },
+			"\x38\x00\x00\x00\x00\x00\x00\x00" + `{"c":{"dtype":"F16","shape":[1,2],"data_offsets":[0,4]}}` + "\x00\x3c\x00\x40",
+		},
+		{
+			"safetensors bf16", "c.safetensors:w", func(path string) error { return o.WriteBFloat16(path, 2, 1, 1, []uint16{0x3f80, 0x4000}) },
+			"\x40\x00\x00\x00\x00\x00\x00\x00" + `{"w":{"dtype":"BF16","shape":[2,1,1],"data_offsets":[0,4]}}` + "     \x80\x3f\x00\x40",
+		},
+		{
+			"mtx", "c.mtx", func(path string) error { return o.WriteFloat32(path, 1, 2, 2, []float32{0.1, 2, -3e20, inf}) },
+			"%%MatrixMarket matrix array real general\n2 2\n0.1\n-3e+20\n2\nInf\n",
+		},
+		{
+			"mtx of integers", "c.mtx", func(path string) error { return o.WriteInt32(path, 1, 1, 2, []int32{16777217, -5}) },
+			"%%MatrixMarket matrix array integer general\n1 2\n16777217\n-5\n",
+		},
+		{"csv of bf16", "c.csv", func(path string) error { return o.WriteBFloat16(path, 1, 1, 2, []uint16{0x3fc0, 0x3dcd}) }, "1.5,0.100097656\n"},
+		{"csv of integers", "c.csv", func(path string) error { return o.WriteInt32(path, 1, 1, 2, []int32{math.MinInt32, 16777217}) }, "-2147483648,16777217\n"},
+		{"csv with signs", "c.csv", func(path string) error {
+			return Options{';', ','}.WriteFloat32(path, 1, 2, 2, []float32{1, 1.5, -2.5e20, 2.5})
+		}, "1;1,5\n-2,5e+20;2,5\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), tt.file)
+			if err := tt.write(path); err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(split(path).filePath)
+			if err != nil || string(got) != tt.want {
+				t.Errorf("got %q, error %v, want %q", got, err, tt.want)
+			}
+		})
+	}
+
+	// In an archive, size and checksum stand in front of the member too, for
+	// readers that do not look at its end, and the bytes are those of a .npy file.
+	path := filepath.Join(t.TempDir(), "c.npz")
+	if err := o.WriteInt32(path, 3, 2, 2, make([]int32, 12)); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := npy(1, dict("<i4", "False", "(3, 2, 2)"), make([]byte, 48))
+	sizes := le(crc32.ChecksumIEEE(whole), uint32(len(whole)), uint32(len(whole)))
+	if !bytes.Equal(b[14:26], sizes) || string(b[30:39]) != "arr_0.npy" || !bytes.Equal(b[39:39+len(whole)], whole) {
+		t.Errorf("got %q", b)
+	}
 }
