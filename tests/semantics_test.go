@@ -289,7 +289,9 @@ func TestBFloat16(t *testing.T) {
 		v    float32
 		want gemm.BFloat16
 	}{
-		{0, 0}, {1, 0x3f80}, {float32(math.Copysign(0, -1)), 0x8000},
+		{0, 0},
+		{1, 0x3f80},
+		{float32(math.Copysign(0, -1)), 0x8000},
 		{1 + 0x1p-8, 0x3f80},            // a tie, to even
 		{1 + 0x1p-8 + 0x1p-20, 0x3f81},  // above it
 		{1 + 0x1p-7 + 0x1p-8, 0x3f82},   // a tie, to even
