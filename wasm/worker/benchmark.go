@@ -8,18 +8,12 @@ import (
 	"time"
 
 	"github.com/wgemm/wgemm/gemm"
+	"github.com/wgemm/wgemm/internal/bench"
 )
 
-const (
-	// batch is how long the products of one measurement take together: many
-	// times the clock's step in a page, 0.1 ms.
-	batch = 200 * time.Millisecond
-	// tooLong ends a series: larger products would keep the device from drawing
-	// the page, and make some systems reset it.
-	tooLong = time.Second
-	// batches are measured, and the fastest counts.
-	batches = 3
-)
+// tooLong ends a series: larger products would keep the device from drawing
+// the page, and make some systems reset it.
+const tooLong = time.Second
 
 // A series is one way to compute the products of a benchmark.
 type series struct {
@@ -101,44 +95,12 @@ func (s *session) measureSize(ctx context.Context, host gemm.Matrix[float32], al
 		if err != nil {
 			return err
 		}
-		took, repeats, err := s.measure(ctx, plan, c, a)
+		m, err := bench.Measure(ctx, s.engine, plan, c, a, a)
 		if err != nil {
 			return err
 		}
-		x.last, x.lastN = took, n
-		tell(point{Series: x.Name, Variant: plan.Name(), GFLOPS: gflops(n, n, n, took.Seconds()), Seconds: took.Seconds(), Repeats: repeats})
+		x.last, x.lastN = m.Median, n
+		tell(point{Series: x.Name, Variant: plan.Name(), GFLOPS: m.GFLOPS(plan), Seconds: m.Median.Seconds(), Repeats: m.Repeats})
 	}
 	return nil
-}
-
-// measure returns the time of one product, from batches of products with one
-// wait at the end of each.
-func (s *session) measure(ctx context.Context, plan gemm.Plan, c, a *gemm.DeviceMatrix) (time.Duration, int, error) {
-	products := func(count int) (time.Duration, error) {
-		start := time.Now()
-		for range count {
-			if err := s.engine.Run(ctx, plan, c, a, a); err != nil {
-				return 0, err
-			}
-		}
-		err := s.engine.Wait(ctx)
-		return time.Since(start), err
-	}
-	if _, err := products(1); err != nil { // compiles
-		return 0, 0, err
-	}
-	once, err := products(1)
-	if err != nil {
-		return 0, 0, err
-	}
-	repeats := int(min(max(batch/max(once, 1), 1), 200))
-	best := once
-	for range batches {
-		took, err := products(repeats)
-		if err != nil {
-			return 0, 0, err
-		}
-		best = min(best, took/time.Duration(repeats))
-	}
-	return best, repeats, nil
 }
