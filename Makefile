@@ -9,7 +9,7 @@ FUZZTIME ?= 100000x
 # For instance: make test TESTFLAGS='-run TestPlan -timeout 20m'
 TESTFLAGS ?=
 
-.PHONY: help setup build web demo test test-wgpu test-dawn test-browser check fuzz clean
+.PHONY: help setup build web node demo test test-wgpu test-dawn test-browser check fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -22,6 +22,10 @@ build: ## build the command, bin/wgemm
 
 web: ## build the page into wasm/dist; make build then puts it into the command
 	@sh scripts/web.sh
+
+node: setup ## build the command for Dawn in Node, bin/wgemm.wasm
+	GOOS=js GOARCH=wasm go build -trimpath -o bin/wgemm.wasm ./cmd/wgemm
+	@echo 'run it with: node --stack-size=8192 tests/dawn/run.mjs bin/wgemm.wasm run|info|demo|bench ...'
 
 demo: setup build ## multiply two small files, check the result, then show the kernels
 	./bin/wgemm run testdata/demo/a.npy testdata/demo/b.npy -o bin/demo_c.npy --check
