@@ -88,10 +88,15 @@ func CheckElement(c, a, b HostMatrix, i, j int) Report {
 // adds its own (activationError). A NaN or infinity must be met by the same, and
 // an overflow by infinity. Products of int8 must be exact.
 //
+// Like indexing, Check panics for matrices that do not fit each other.
+//
 // Of a big product, whole rows are checked: the first and the last of the first
 // and the last matrix of the batch, and others drawn at random from seed.
 func (x Product) Check(c HostMatrix, seed uint64) Report {
-	l := c.layout()
+	l, la, lb := c.layout(), x.A.layout(), x.B.layout()
+	if l.rows != la.rows || l.cols != lb.cols || la.cols != lb.rows {
+		panic(fmt.Sprintf("gemm: Check of a C of %d x %d for A of %d x %d and B of %d x %d", l.rows, l.cols, la.rows, la.cols, lb.rows, lb.cols))
+	}
 	r := Report{Elements: l.batches * l.rows * l.cols, Ratio: math.Inf(-1)}
 	if r.Elements == 0 {
 		r.Ratio = 0
@@ -101,7 +106,7 @@ func (x Product) Check(c HostMatrix, seed uint64) Report {
 	for n := range rows {
 		rows[n] = n
 	}
-	if most := max(maxCheckWork/(max(x.A.layout().cols, 1)*l.cols), 4); len(rows) > most {
+	if most := max(maxCheckWork/(max(la.cols, 1)*l.cols), 4); len(rows) > most {
 		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 		last := l.batches*l.rows - 1
 		rows = append([]int{0, l.rows - 1, last - l.rows + 1, last}, rows[:most-4]...)
@@ -185,7 +190,7 @@ func (x Product) judge(dtype DType, k int, s sum, old, bias, got float64) Report
 	}
 	switch {
 	case got == r.Want, math.IsNaN(got) && math.IsNaN(r.Want):
-	case max(abs, s.abs) >= overflowF32 && math.IsNaN(want) == math.IsNaN(got): // a partial sum may overflow
+	case finite64(abs) && max(abs, s.abs) >= overflowF32 && !finite64(got): // a partial sum may overflow
 	case math.IsInf(got, 0) && math.Signbit(got) == math.Signbit(want) && math.Abs(want)+bound >= to.overflow:
 	case math.IsNaN(got + r.Want), math.IsInf(got+r.Want, 0), bound == 0:
 		r.Ratio, r.MaxError = math.Inf(1), math.Inf(1)
@@ -204,6 +209,8 @@ func activationError(x, value float64) float64 {
 	x = min(math.Abs(x), 128) // beyond, exp is 0
 	return 2*unitF32*(8+2*x)*math.Abs(value) + 8*unitF32*max(1, x)
 }
+
+func finite64(v float64) bool { return v-v == 0 }
 
 func (r *Report) merge(other Report) {
 	checked, elements, maxError := r.Checked+other.Checked, r.Elements, max(r.MaxError, other.MaxError)

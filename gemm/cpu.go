@@ -36,7 +36,7 @@ func (x *cpu) newBuffer(_ string, size int) (gpu.Buffer, error) {
 		return nil, fmt.Errorf("gemm: %w: %d bytes", gpu.ErrInvalid, size)
 	}
 	// Made of floats for their alignment.
-	return &hostBuffer{data: asBytes(make([]float32, gpu.Word(size)/4))[:size]}, nil
+	return newHostBuffer(asBytes(make([]float32, gpu.Word(size)/4))[:size]), nil
 }
 
 func (*cpu) plan(p problem, o options) (Plan, error) {
@@ -73,10 +73,17 @@ func (x *cpu) close() error {
 }
 
 func (x *cpu) run(ctx context.Context, p Plan, ops operands) error {
-	for _, m := range []*DeviceMatrix{ops.a, ops.b, ops.c, ops.bias} {
-		if m != nil && m.buffer.(*hostBuffer).data == nil {
+	for _, m := range []**DeviceMatrix{&ops.a, &ops.b, &ops.c, &ops.bias} {
+		if *m == nil {
+			continue
+		}
+		pinned := **m
+		data := pinned.buffer.(*hostBuffer).data.Load()
+		if data == nil {
 			return errBufferClosed
 		}
+		pinned.buffer = newHostBuffer(*data) // stays if the matrix is closed meanwhile
+		*m = &pinned
 	}
 	for batch := range p.Batch {
 		if err := x.open(ctx); err != nil {
@@ -240,7 +247,9 @@ func parallelRows(rows int, f func(i int)) {
 	wg.Wait()
 }
 
-func elements[T Element](m *DeviceMatrix) []T { return asElements[T](m.buffer.(*hostBuffer).data) }
+func elements[T Element](m *DeviceMatrix) []T {
+	return asElements[T](*m.buffer.(*hostBuffer).data.Load())
+}
 
 func floats(m *DeviceMatrix) []float32 { return elements[float32](m) }
 

@@ -3,13 +3,14 @@ package gemm
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	gpu "github.com/wgemm/wgemm/runtime"
 )
 
 // A hostBuffer is memory of the CPU path, with the interface of a device's.
 type hostBuffer struct {
-	data []byte // nil once closed
+	data atomic.Pointer[[]byte] // nil once closed
 }
 
 var (
@@ -18,31 +19,44 @@ var (
 	errBufferClosed = fmt.Errorf("gemm: matrix: %w", gpu.ErrClosed)
 )
 
-func (b *hostBuffer) Size() int { return len(b.data) }
+func newHostBuffer(data []byte) *hostBuffer {
+	b := &hostBuffer{}
+	b.data.Store(&data)
+	return b
+}
+
+func (b *hostBuffer) Size() int {
+	if data := b.data.Load(); data != nil {
+		return len(*data)
+	}
+	return 0
+}
 
 func (b *hostBuffer) Write(offset int, data []byte) error {
-	if b.data == nil {
+	memory := b.data.Load()
+	if memory == nil {
 		return errBufferClosed
 	}
-	if err := gpu.CheckWrite(len(b.data), offset, len(data)); err != nil {
+	if err := gpu.CheckWrite(len(*memory), offset, len(data)); err != nil {
 		return err
 	}
-	copy(b.data[offset:], data)
+	copy((*memory)[offset:], data)
 	return nil
 }
 
 func (b *hostBuffer) Read(ctx context.Context, offset int, dst []byte) error {
-	if b.data == nil {
+	memory := b.data.Load()
+	if memory == nil {
 		return errBufferClosed
 	}
-	if err := gpu.CheckRead(len(b.data), offset, len(dst)); err != nil {
+	if err := gpu.CheckRead(len(*memory), offset, len(dst)); err != nil {
 		return err
 	}
-	copy(dst, b.data[offset:])
+	copy(dst, (*memory)[offset:])
 	return ctx.Err()
 }
 
 func (b *hostBuffer) Close() error {
-	b.data = nil
+	b.data.Store(nil)
 	return nil
 }

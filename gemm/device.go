@@ -42,6 +42,9 @@ func (d *device) elapsed(ctx context.Context, p Plan, x operands) (took time.Dur
 // dispatch calls f with the dispatches of a product: one, or several where the
 // batch is longer than a grid may be.
 func (d *device) dispatch(ctx context.Context, p Plan, x operands, f func([]gpu.Dispatch) error) error {
+	if p.Variant == nil {
+		return &ShapeError{"the plan", "is one of the CPU path"}
+	}
 	bias := x.bias
 	if bias == nil {
 		bias = x.a // something must be bound; it is not read

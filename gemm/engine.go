@@ -181,6 +181,9 @@ func (e *Engine) NewMatrix(dtype DType, rows, cols int) (*DeviceMatrix, error) {
 
 // NewBatch is NewMatrix for a batch of matrices.
 func (e *Engine) NewBatch(dtype DType, batch, rows, cols int) (*DeviceMatrix, error) {
+	if int(dtype) >= len(dtypes) {
+		return nil, &ShapeError{"a new matrix", fmt.Sprintf("has elements of type %d of %d", dtype, len(dtypes))}
+	}
 	lay := layout{rows: rows, cols: cols, batches: batch}.packed()
 	if err := lay.check("a new matrix", maxElements); err != nil {
 		return nil, err
@@ -206,6 +209,9 @@ func (e *Engine) allocate(dtype DType, lay layout) (*DeviceMatrix, error) {
 // Upload copies a matrix from the host to the device. The caller closes it.
 // The copy keeps the strides of m, unless more than half of it would be gaps.
 func (e *Engine) Upload(ctx context.Context, m HostMatrix) (*DeviceMatrix, error) {
+	if m == nil {
+		return nil, &ShapeError{"the matrix to upload", "is nil"}
+	}
 	lay := m.layout()
 	if err := lay.check("the matrix to upload", m.length()); err != nil {
 		return nil, err
@@ -213,7 +219,9 @@ func (e *Engine) Upload(ctx context.Context, m HostMatrix) (*DeviceMatrix, error
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	gaps := lay.span() > 2*lay.rows*lay.cols*lay.batches
+	// In floating point: a matrix with strides of 0 may have more elements than
+	// an int can count.
+	gaps := float64(lay.span()) > 2*float64(lay.rows)*float64(lay.cols)*float64(lay.batches)
 	if gaps {
 		lay = lay.packed()
 	}
@@ -238,7 +246,12 @@ func (e *Engine) Upload(ctx context.Context, m HostMatrix) (*DeviceMatrix, error
 // waits for the work queued so far. Elements outside the view dst are not
 // changed. It returns a *ShapeError for a dst that does not fit.
 func (e *Engine) Download(ctx context.Context, dst HostMatrix, src *DeviceMatrix) error {
-	if src.engine != e {
+	switch {
+	case dst == nil:
+		return &ShapeError{"the destination", "is nil"}
+	case src == nil:
+		return &ShapeError{"the matrix to download", "is nil"}
+	case src.engine != e:
 		return &ShapeError{"the matrix to download", "is on another engine"}
 	}
 	to, from := dst.layout(), src.lay

@@ -203,6 +203,8 @@ fn erf(x: f32) -> f32 {
 }
 // end parts/operands.wgsl
 
+const_assert BM > 0u && BN > 0u;
+
 @compute @workgroup_size(BN, BM, 1)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   batch = id.z;

@@ -401,6 +401,12 @@ type job struct {
 // run reads, multiplies, checks and writes.
 func (j job) run(ctx context.Context, in inputs, dtype, outDType gemm.DType, act gemm.Activation, r *runReport) error {
 	x := gemm.Product{Alpha: j.alpha, Beta: j.beta, Act: act}
+	if a := j.where.Adapter; a != nil { // before memory is taken for it
+		size := r.Batch * r.M * r.N * outDType.Size()
+		if err := a.Limits.CheckBuffer("the product", max(size, 1)); err != nil {
+			return j.explain(err)
+		}
+	}
 	c := newMatrix(outDType, r.Batch, r.M, r.N)
 	for _, y := range []struct {
 		file  *input

@@ -5,6 +5,7 @@ package wgpu
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/rajveermalviya/go-webgpu/wgpu"
 
@@ -12,9 +13,10 @@ import (
 )
 
 type buffer struct {
-	dev  *device
-	ref  *wgpu.Buffer // of gpu.Word(size) bytes; nil once closed
-	size int
+	dev    *device
+	ref    *wgpu.Buffer // of gpu.Word(size) bytes
+	size   int
+	closed atomic.Bool
 }
 
 var _ gpu.Buffer = (*buffer)(nil)
@@ -27,7 +29,7 @@ func (b *buffer) lock(ctx context.Context) error {
 	if err := b.dev.lock(ctx); err != nil {
 		return err
 	}
-	if b.ref == nil {
+	if b.closed.Load() {
 		b.dev.mu.Unlock()
 		return fmt.Errorf("wgpu: buffer: %w", gpu.ErrClosed)
 	}
@@ -141,36 +143,32 @@ func (b *buffer) readChunk(offset int, dst []byte) (int, error) {
 
 // Close implements gpu.Buffer.
 func (b *buffer) Close() error {
-	b.dev.mu.Lock()
-	defer b.dev.mu.Unlock()
-	if b.ref != nil && !b.dev.closed {
-		delete(b.dev.buffers, b)
-		b.free()
+	if b.closed.CompareAndSwap(false, true) {
+		b.dev.dispose(func() {
+			delete(b.dev.buffers, b)
+			b.ref.Release()
+		})
 	}
 	return nil
-}
-
-func (b *buffer) free() {
-	b.ref.Release()
-	b.ref = nil
 }
 
 type pipeline struct {
 	dev    *device
 	shader gpu.Shader
-	ref    *wgpu.ComputePipeline // nil once closed
+	ref    *wgpu.ComputePipeline
 	group  *wgpu.BindGroupLayout
+	closed atomic.Bool
 }
 
 var _ gpu.Pipeline = (*pipeline)(nil)
 
 // Close implements gpu.Pipeline.
 func (p *pipeline) Close() error {
-	p.dev.mu.Lock()
-	defer p.dev.mu.Unlock()
-	if p.ref != nil && !p.dev.closed {
-		delete(p.dev.pipelines, p)
-		p.free()
+	if p.closed.CompareAndSwap(false, true) {
+		p.dev.dispose(func() {
+			delete(p.dev.pipelines, p)
+			p.free()
+		})
 	}
 	return nil
 }
@@ -178,5 +176,4 @@ func (p *pipeline) Close() error {
 func (p *pipeline) free() {
 	p.ref.Release()
 	p.group.Release()
-	p.ref, p.group = nil, nil
 }

@@ -33,6 +33,9 @@ type device struct {
 	queue    *wgpu.Queue
 	errors   errorSink
 
+	doomedMu sync.Mutex
+	doomed   []func() // frees what was closed while the device was busy
+
 	mu        sync.Mutex
 	closed    bool
 	staging   *wgpu.Buffer // of chunk bytes, for reads; made by the first
@@ -69,7 +72,33 @@ func (d *device) lock(ctx context.Context) error {
 		d.mu.Unlock()
 		return fmt.Errorf("wgpu: device: %w", gpu.ErrClosed)
 	}
+	d.freeDoomed()
 	return nil
+}
+
+// dispose frees something now, or, if another call has the device, at the next:
+// closing must not wait for a long dispatch that its caller has given up on.
+func (d *device) dispose(free func()) {
+	if !d.mu.TryLock() {
+		d.doomedMu.Lock()
+		d.doomed = append(d.doomed, free)
+		d.doomedMu.Unlock()
+		return
+	}
+	defer d.mu.Unlock()
+	if !d.closed {
+		free()
+	}
+}
+
+// freeDoomed frees what dispose put off. The device is locked.
+func (d *device) freeDoomed() {
+	d.doomedMu.Lock()
+	defer d.doomedMu.Unlock()
+	for _, free := range d.doomed {
+		free()
+	}
+	d.doomed = nil
 }
 
 // fault makes a driver's error of one of go-webgpu's, or of one that no call
@@ -254,7 +283,7 @@ func (d *device) check(x gpu.Dispatch) error {
 	if !ok || p.dev != d {
 		return fmt.Errorf("wgpu: %w: the pipeline is not of this device", gpu.ErrInvalid)
 	}
-	if p.ref == nil {
+	if p.closed.Load() {
 		return fmt.Errorf("wgpu: pipeline %s: %w", p.shader.Label, gpu.ErrClosed)
 	}
 	for i, b := range x.Buffers {
@@ -262,7 +291,7 @@ func (d *device) check(x gpu.Dispatch) error {
 		if !ok || b.dev != d {
 			return fmt.Errorf("wgpu: %w: buffer %d is not of this device", gpu.ErrInvalid, i)
 		}
-		if b.ref == nil {
+		if b.closed.Load() {
 			return fmt.Errorf("wgpu: buffer %d: %w", i, gpu.ErrClosed)
 		}
 	}
@@ -337,8 +366,9 @@ func (d *device) Close() error {
 		return nil
 	}
 	drain(d.dev)
+	d.freeDoomed()
 	for b := range d.buffers {
-		b.free()
+		b.ref.Release()
 	}
 	for p := range d.pipelines {
 		p.free()
