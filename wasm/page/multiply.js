@@ -157,11 +157,11 @@ function show(p, url) {
     part.style.flexGrow = total ? p.seconds[key] / total : 0;
     bar.append(part);
   });
-  const badge = p.right
+  const badge = check.right
     ? element("span", { className: "badge good" }, "✓ right")
     : element("span", { className: "badge bad" }, p.faulty ? "✗ wrong, on purpose" : "✗ wrong");
   const compared = check.checked === check.elements ? `all ${check.elements.toLocaleString("en")} elements` : `${check.checked.toLocaleString("en")} of ${check.elements.toLocaleString("en")} elements`;
-  const worst = check.elements === 0 ? "nothing to compare" : p.right
+  const worst = check.elements === 0 ? "nothing to compare" : check.right
     ? `${compared} against float64: largest error ${check.max_error.toExponential(2)}, largest error over its bound ${+check.ratio.toPrecision(3)}`
     : `C[${check.row}, ${check.col}] is ${check.got}, want ${check.want} within ${check.bound.toExponential(2)}: ${+check.ratio.toPrecision(3)} times the bound (${compared} compared)`;
   const rows = p.preview.map((row) => row.map((v) => (Number.isFinite(v) ? v.toFixed(4) : String(v))));

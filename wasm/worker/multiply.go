@@ -74,11 +74,24 @@ type product struct {
 	Seconds seconds     `json:"seconds"`
 	Clock   string      `json:"clock"` // that measured compute: device or host
 	GFLOPS  float64     `json:"gflops"`
-	Check   gemm.Report `json:"check"`
-	Right   bool        `json:"right"`
+	Check   comparison  `json:"check"`
 	Faulty  bool        `json:"faulty"`  // wrong on purpose
 	Preview [][]float64 `json:"preview"` // the first rows and columns of C
 	NPY     []byte      `json:"npy"`     // C as a file
+}
+
+// A comparison is a gemm.Report for the page.
+type comparison struct {
+	Right    bool    `json:"right"`
+	Checked  int     `json:"checked"`
+	Elements int     `json:"elements"`
+	Ratio    float64 `json:"ratio"` // largest error over its bound
+	Row      int     `json:"row"`   // where that is
+	Col      int     `json:"col"`
+	Got      float64 `json:"got"`
+	Want     float64 `json:"want"`
+	Bound    float64 `json:"bound"`
+	MaxError float64 `json:"max_error"`
 }
 
 type seconds struct {
@@ -128,10 +141,15 @@ func multiply[T gemm.Element](
 		}
 	}
 	r.phase("comparing with float64")
-	if p.Check, err = check(ctx, c, a, b); err != nil {
+	report, err := check(ctx, c, a, b)
+	if err != nil {
 		return nil, err
 	}
-	p.Right = p.Check.Right()
+	p.Check = comparison{
+		Right: report.Right(), Checked: report.Checked, Elements: report.Elements,
+		Ratio: report.Ratio, Row: report.Row, Col: report.Col,
+		Got: report.Got, Want: report.Want, Bound: report.Bound, MaxError: report.MaxError,
+	}
 	for i := range min(p.M, previewed) {
 		row := make([]float64, min(p.N, previewed))
 		for j := range row {
