@@ -3,23 +3,56 @@ package wgsl
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-var (
-	constDecl   = regexp.MustCompile(`^const (\w+): (u32|bool) = ([^;]+);(.*)$`)
-	constAssert = regexp.MustCompile(`^const_assert ([^;]+);`)
-	alternative = regexp.MustCompile(`^\s*// with (\w+):(.*)$`)
-	wgSize      = regexp.MustCompile(`@workgroup_size\(([^,()]+), ([^,()]+), ([^,()]+)\)`)
-	wgVar       = regexp.MustCompile(`^var<(?:workgroup)> (\w+): (.+?);`)
-	binding     = regexp.MustCompile(`^@group\(0\) @binding\((\d+)\) var<([^>]+)>`)
-	arrayType   = regexp.MustCompile(`^array<(.+), (\w+)>$`)
-	loop        = regexp.MustCompile(`^(\s*)for \(var (\w+) = (\w+); (\w+) < (\w+); (\w+) \+= 1u\) \{ // unroll(?: if (\w+))?$`)
-	arrayLength = regexp.MustCompile(`(array<[\w<>]+, )(\w+)>`)
+// The lines that Specialize reads, as patterns of match. (Package regexp would
+// be a tenth of the page's program.)
+const (
+	constDecl   = "const %w: %w = %u;%r"
+	constAssert = "const_assert %u;%r"
+	alternative = "%s// with %w:%r"
+	wgSize      = "@workgroup_size(%u, %u, %u)%r"
+	wgVar       = "var<%w> %w: %u;%r"
+	binding     = "@group(0) @binding(%w) var<%u>%r"
+	loop        = "%sfor (var %w = %w; %w < %w; %w += 1u) { // unroll%r"
 )
+
+// match compares a line with a pattern and returns what its verbs stand for, or
+// nil: %w a word, %s blanks or nothing, %u what comes before the next character
+// of the pattern, and %r the rest.
+func match(line, pattern string) []string {
+	var found []string
+	for len(pattern) > 0 {
+		if pattern[0] != '%' {
+			if line == "" || line[0] != pattern[0] {
+				return nil
+			}
+			line, pattern = line[1:], pattern[1:]
+			continue
+		}
+		n, least := len(line), 0
+		switch pattern[1] {
+		case 'w':
+			n, least = prefix(line, func(c byte) bool { return isLetter(c) || isDigit(c) }), 1
+		case 's':
+			n = prefix(line, func(c byte) bool { return c == ' ' })
+		case 'u':
+			n, least = strings.IndexByte(line, pattern[2]), 1
+		}
+		if n < least {
+			return nil
+		}
+		found = append(found, line[:n])
+		line, pattern = line[n:], pattern[2:]
+	}
+	if line != "" {
+		return nil
+	}
+	return found
+}
 
 // maxLines bounds the text that unrolling makes. No kernel comes near it; a
 // tile of a thousand elements would.
@@ -60,23 +93,23 @@ func specialize(kernel, src string, p Params) (*Variant, error) {
 	}
 	for n, line := range lines {
 		at := func(err error) error { return fmt.Errorf("%s.wgsl:%d: %w", kernel, n+1, err) }
-		if m := constAssert.FindStringSubmatch(line); m != nil {
-			ok, err := eval(m[1], v.consts)
+		if m := match(line, constAssert); m != nil {
+			ok, err := eval(m[0], v.consts)
 			if err != nil {
 				return nil, at(err)
 			}
 			if ok == 0 {
-				return nil, &ParamError{kernel, m[1], "does not hold for " + strings.Join(named, ",")}
+				return nil, &ParamError{kernel, m[0], "does not hold for " + strings.Join(named, ",")}
 			}
-			lines[n] = "// holds: " + m[1]
+			lines[n] = "// holds: " + m[0]
 		} else if line == "enable f16;" {
 			v.Features = append(v.Features, "shader-f16")
-		} else if m := binding.FindStringSubmatch(line); m != nil {
-			if m[1] != strconv.Itoa(len(v.Bindings)) {
-				return nil, at(fmt.Errorf("binding %s out of order", m[1]))
+		} else if m := match(line, binding); m != nil {
+			if m[0] != strconv.Itoa(len(v.Bindings)) {
+				return nil, at(fmt.Errorf("binding %s out of order", m[0]))
 			}
-			v.Bindings = append(v.Bindings, m[2])
-		} else if m := wgVar.FindStringSubmatch(line); m != nil {
+			v.Bindings = append(v.Bindings, m[1])
+		} else if m := match(line, wgVar); m != nil && m[0] == "workgroup" {
 			size, err := sizeOf(m[2], v.consts)
 			if err != nil {
 				return nil, at(err)
@@ -85,23 +118,19 @@ func specialize(kernel, src string, p Params) (*Variant, error) {
 				return nil, &ParamError{kernel, m[1], fmt.Sprintf("%d bytes of workgroup memory", size)}
 			}
 			v.WorkgroupBytes += int(size)
-		} else if m := wgSize.FindStringSubmatch(line); m != nil {
-			for i := range v.WorkgroupSize {
-				var err error
-				if v.WorkgroupSize[i], err = eval(m[i+1], v.consts); err != nil {
-					return nil, at(err)
+		} else if begin := strings.Index(line, "@workgroup_size("); begin >= 0 {
+			if m := match(line[begin:], wgSize); m != nil {
+				for i := range v.WorkgroupSize {
+					var err error
+					if v.WorkgroupSize[i], err = eval(m[i], v.consts); err != nil {
+						return nil, at(err)
+					}
 				}
+				size := v.WorkgroupSize
+				lines[n] = fmt.Sprintf("%s@workgroup_size(%d, %d, %d)%s", line[:begin], size[0], size[1], size[2], m[3])
 			}
-			size := fmt.Sprintf("@workgroup_size(%d, %d, %d)", v.WorkgroupSize[0], v.WorkgroupSize[1], v.WorkgroupSize[2])
-			lines[n] = strings.Replace(line, m[0], size, 1)
 		}
-		lines[n] = arrayLength.ReplaceAllStringFunc(lines[n], func(s string) string {
-			m := arrayLength.FindStringSubmatch(s)
-			if value, ok := v.consts[m[2]]; ok {
-				return fmt.Sprintf("%s%d>", m[1], value)
-			}
-			return s
-		})
+		lines[n] = foldLengths(lines[n], v.consts)
 	}
 	numbered := make([]sourceLine, len(lines))
 	for n, line := range lines {
@@ -121,6 +150,27 @@ func specialize(kernel, src string, p Params) (*Variant, error) {
 	return v, nil
 }
 
+// foldLengths puts the values of constants in place of the lengths of arrays.
+func foldLengths(line string, consts map[string]uint32) string {
+	tokens := scan(line)
+	inArray := false
+	for i, t := range tokens {
+		if t.text == "array" {
+			inArray = true
+		}
+		value, ok := consts[t.text]
+		length := i >= 2 && tokens[i-2].text == "," && i+1 < len(tokens) && tokens[i+1].text == ">"
+		if inArray && ok && length {
+			tokens[i].text = strconv.FormatUint(uint64(value), 10)
+		}
+	}
+	var out strings.Builder
+	for _, t := range tokens {
+		out.WriteString(t.text)
+	}
+	return out.String()
+}
+
 // constants evaluates the module's constants with the tunables in p set, makes
 // their declarations literal, and returns their values and name=value of the
 // tunables that a variant's name lists.
@@ -128,11 +178,11 @@ func constants(kernel string, lines []string, p Params) (consts map[string]uint3
 	consts = map[string]uint32{}
 	var known []string // tunables
 	for n, line := range lines {
-		m := constDecl.FindStringSubmatch(line)
-		if m == nil {
+		m := match(line, constDecl)
+		if m == nil || (m[1] != "u32" && m[1] != "bool") {
 			continue
 		}
-		name, typ, expr, comment := m[1], m[2], m[3], m[4]
+		name, typ, expr, comment := m[0], m[1], m[2], m[3]
 		value, err := eval(expr, consts)
 		set, given := p[name]
 		tunable := strings.HasPrefix(comment, " // tunable:")
@@ -167,7 +217,7 @@ func constants(kernel string, lines []string, p Params) (consts map[string]uint3
 // place of the lines before them.
 func replaceAlternatives(kernel string, lines []string, consts map[string]uint32) error {
 	for n, line := range lines {
-		m := alternative.FindStringSubmatch(line)
+		m := match(line, alternative)
 		if m == nil {
 			continue
 		}
@@ -200,15 +250,16 @@ func sizeOf(typ string, consts map[string]uint32) (uint64, error) {
 	case "vec4<f32>":
 		return 16, nil
 	}
-	m := arrayType.FindStringSubmatch(typ)
-	if m == nil {
+	inner, ok := strings.CutPrefix(strings.TrimSuffix(typ, ">"), "array<")
+	comma := strings.LastIndex(inner, ", ")
+	if !ok || comma < 0 {
 		return 0, fmt.Errorf("size of type %q is not known", typ)
 	}
-	elem, err := sizeOf(m[1], consts)
+	elem, err := sizeOf(inner[:comma], consts)
 	if err != nil {
 		return 0, err
 	}
-	length, err := eval(m[2], consts)
+	length, err := eval(inner[comma+2:], consts)
 	if err != nil {
 		return 0, err
 	}
@@ -229,16 +280,17 @@ type sourceLine struct {
 func unroll(lines []sourceLine, consts map[string]uint32, max int) ([]sourceLine, error) {
 	var out []sourceLine
 	for n := 0; n < len(lines); n++ {
-		m := loop.FindStringSubmatch(lines[n].text)
+		m := match(lines[n].text, loop)
 		if m == nil {
 			out = append(out, lines[n])
 			continue
 		}
-		indent, variable, from, bound, cond := m[1], m[2], m[3], m[5], m[7]
+		indent, variable, from, bound := m[0], m[1], m[2], m[4]
+		cond := strings.TrimPrefix(m[6], " if ")
 		fail := func(format string, args ...any) error {
 			return fmt.Errorf("line %d: %s", lines[n].line, fmt.Sprintf(format, args...))
 		}
-		if m[4] != variable || m[6] != variable {
+		if m[3] != variable || m[5] != variable {
 			return nil, fail("the loop tests and counts other variables than %s", variable)
 		}
 		first, err := eval(from, consts)

@@ -187,9 +187,11 @@ fn bf16_bits(x: f32) -> u32 {
   return (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
 }
 
-// The activation. NaN stays NaN, hence no max; exp is of negative numbers only,
-// so that nothing overflows.
+// The activation. NaN stays NaN, which is tested in integers: NVIDIA's compiler
+// makes a max of a relu that is written as a choice. exp is of negative numbers
+// only, so that nothing overflows.
 fn activate(x: f32) -> f32 {
+  if (ACT != 0u && (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u) { return x; }
   if (ACT == 1u) { return select(x, 0.0, x < 0.0); }
   if (ACT == 2u) { return x * sigmoid(1.5957691216057308 * fma(0.044715 * x * x, x, x)); } // 2 sqrt(2 / pi)
   if (ACT == 3u) { return 0.5 * x * (1.0 + erf(0.7071067811865476 * x)); }
