@@ -10,13 +10,44 @@ import (
 	gpu "github.com/wgemm/wgemm/runtime"
 )
 
-// maxPipelines bounds the compiled variants that an engine keeps.
-const maxPipelines = 64
+const (
+	// maxPipelines bounds the compiled variants that an engine keeps.
+	maxPipelines = 64
+	// maxUniforms bounds the uniforms that it keeps, one for each problem and
+	// place of the matrices.
+	maxUniforms = 256
+)
 
 // device is the backend on a WebGPU device.
 type device struct {
 	dev       gpu.Device
 	pipelines *gpu.Pipelines
+	uniforms  map[string]gpu.Buffer // by content; used while pipelines.Use runs
+}
+
+// uniform is a buffer with this content, which is made once: making one costs
+// more than a small product. When there are too many, all go.
+func (d *device) uniform(content []byte) (gpu.Buffer, error) {
+	if b, ok := d.uniforms[string(content)]; ok {
+		return b, nil
+	}
+	if len(d.uniforms) >= maxUniforms {
+		for _, b := range d.uniforms {
+			if err := b.Close(); err != nil {
+				return nil, err
+			}
+		}
+		clear(d.uniforms)
+	}
+	b, err := d.dev.NewBuffer("shape", len(content))
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Write(0, content); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	d.uniforms[string(content)] = b
+	return b, nil
 }
 
 func (d *device) newBuffer(label string, size int) (gpu.Buffer, error) {
@@ -50,27 +81,20 @@ func (d *device) dispatch(ctx context.Context, p Plan, x operands, f func([]gpu.
 		bias = x.a // something must be bound; it is not read
 	}
 	most := int(d.dev.Adapter().Limits.MaxComputeWorkgroupsPerDimension)
-	var ds []gpu.Dispatch
-	for first := 0; first < p.Batch; first += most {
-		args := shapeUniform(p, x, first)
-		uniform, err := d.dev.NewBuffer("shape", len(args))
-		if err != nil {
-			return err
-		}
-		defer uniform.Close()
-		if err := uniform.Write(0, args); err != nil {
-			return err
-		}
-		grid := p.Grid
-		grid[2] = uint32(min(p.Batch-first, most))
-		ds = append(ds, gpu.Dispatch{
-			Buffers:    []gpu.Buffer{uniform, x.a.buffer, x.b.buffer, x.c.buffer, bias.buffer},
-			Workgroups: grid,
-		})
-	}
 	err := d.pipelines.Use(ctx, shader(p.Variant), func(pipeline gpu.Pipeline) error {
-		for i := range ds {
-			ds[i].Pipeline = pipeline
+		var ds []gpu.Dispatch
+		for first := 0; first < p.Batch; first += most {
+			uniform, err := d.uniform(shapeUniform(p, x, first))
+			if err != nil {
+				return err
+			}
+			grid := p.Grid
+			grid[2] = uint32(min(p.Batch-first, most))
+			ds = append(ds, gpu.Dispatch{
+				Pipeline:   pipeline,
+				Buffers:    []gpu.Buffer{uniform, x.a.buffer, x.b.buffer, x.c.buffer, bias.buffer},
+				Workgroups: grid,
+			})
 		}
 		return f(ds)
 	})
