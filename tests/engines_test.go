@@ -6,6 +6,7 @@ package tests
 import (
 	"errors"
 	"math/rand/v2"
+	goruntime "runtime"
 	"testing"
 
 	"github.com/x448/float16"
@@ -17,13 +18,17 @@ import (
 	"github.com/wgemm/wgemm/wgsl"
 )
 
-// onEngines runs a test on the CPU path and on this build's driver. Without an
-// adapter the latter is skipped, or fails where WGEMM_REQUIRE names it.
+// onEngines runs a test on this build's driver and, in native builds, on the CPU
+// path, which is the same Go in a js/wasm build but slow on its one thread.
+// Without an adapter the driver's part is skipped, or fails where WGEMM_REQUIRE
+// names it.
 func onEngines(t *testing.T, test func(t *testing.T, e *gemm.Engine)) {
-	t.Run("cpu", func(t *testing.T) {
-		t.Parallel()
-		test(t, gemm.NewCPU())
-	})
+	if goruntime.GOARCH != "wasm" {
+		t.Run("cpu", func(t *testing.T) {
+			t.Parallel()
+			test(t, gemm.NewCPU())
+		})
+	}
 	t.Run(open.Driver().Name(), func(t *testing.T) {
 		t.Parallel()
 		test(t, deviceEngine(t))
@@ -64,10 +69,13 @@ var variants = []variant{
 }
 
 // eachVariant runs a test on every variant that the engine's device has the
-// features for.
+// features for; with -short, for slow adapters, on every other.
 func eachVariant(t *testing.T, e *gemm.Engine, test func(t *testing.T, v variant, opts []gemm.Option)) {
 	one := gemm.NewMatrix[float16.Float16](1, 1, nil)
-	for _, v := range variants {
+	for i, v := range variants {
+		if testing.Short() && i%2 == 1 {
+			continue
+		}
 		t.Run(v.name, func(t *testing.T) {
 			opts := with(t, v.kernel, v.params)
 			if _, err := e.Plan(one, one, one, opts...); errors.Is(err, gpu.ErrUnsupported) {
