@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 )
 
@@ -101,12 +102,38 @@ func report(args []string, out io.Writer) error {
 		}
 		args = args[1:]
 	}
-	var results []result
-	for _, i := range chosen {
-		fmt.Fprintf(out, "== %s\n", i.name)
-		results = append(results, i.run(root, args, out))
+	// At the same time: each waits a good part of it, for a device or a page.
+	results := make([]result, len(chosen))
+	var wg sync.WaitGroup
+	lines := &lineWriter{w: out}
+	for n, i := range chosen {
+		wg.Go(func() { results[n] = i.run(root, args, prefixed{lines, i.name}) })
 	}
+	wg.Wait()
 	return table(results, out)
+}
+
+// A lineWriter writes what it is given at once, whoever else writes.
+type lineWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// prefixed puts a name in front of each line. Its writers write whole lines.
+type prefixed struct {
+	*lineWriter
+	name string
+}
+
+func (p prefixed) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Fprintf(p.w, "%-12s %s\n", p.name, strings.TrimRight(line, "\n")); err != nil {
+			return 0, err
+		}
+	}
+	return len(text), nil
 }
 
 // run runs the tests of one implementation and prints the lines of packages
