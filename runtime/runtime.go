@@ -123,9 +123,9 @@ type Shader struct {
 type Binding uint8
 
 const (
-	Uniform   Binding = iota // var<uniform>
-	ReadOnly                 // var<storage, read>
-	ReadWrite                // var<storage, read_write>
+	Uniform   Binding = iota // a uniform buffer
+	ReadOnly                 // a storage buffer that is read
+	ReadWrite                // a storage buffer that is read and written
 )
 
 // A Dispatch is one run of a pipeline over a grid of workgroups.
