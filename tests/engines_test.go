@@ -69,11 +69,12 @@ var variants = []variant{
 }
 
 // eachVariant runs a test on every variant that the engine's device has the
-// features for; with -short, for slow adapters, on every other.
+// features for; with -short, for slow adapters, on every other and without the
+// planned one, whose unrolled loops take them long to compile.
 func eachVariant(t *testing.T, e *gemm.Engine, test func(t *testing.T, v variant, opts []gemm.Option)) {
 	one := gemm.NewMatrix[float16.Float16](1, 1, nil)
 	for i, v := range variants {
-		if testing.Short() && i%2 == 1 {
+		if testing.Short() && (i%2 == 1 || v.kernel == "") {
 			continue
 		}
 		t.Run(v.name, func(t *testing.T) {
