@@ -354,10 +354,11 @@ func TestPaddingStaysZero(t *testing.T) {
 }
 
 func TestErrorTypes(t *testing.T) {
+	runtimetest.Open(t, New()) // skips without WebGPU, or fails where it is required
 	for class, want := range map[string]error{"GPUValidationError": gpu.ErrInvalid, "GPUOutOfMemoryError": gpu.ErrOutOfMemory} {
 		constructor := js.Global().Get(class)
 		if !constructor.Truthy() {
-			t.Skip("no WebGPU here")
+			t.Fatalf("WebGPU without a %s", class)
 		}
 		if err := toError(constructor.New("why")); !errors.Is(err, want) || !strings.Contains(err.Error(), "why") {
 			t.Errorf("%s: %v, want %v", class, err, want)
