@@ -22,7 +22,9 @@ const (
 type device struct {
 	dev       gpu.Device
 	pipelines *gpu.Pipelines
-	uniforms  map[string]gpu.Buffer // by content; used while pipelines.Use runs
+	// Used while pipelines.Use runs:
+	uniforms map[string]gpu.Buffer // by content
+	parts    gpu.Buffer            // sums of parts of K, nil before the first
 }
 
 // uniform is a buffer with this content, which is made once: making one costs
@@ -70,61 +72,158 @@ func (d *device) elapsed(ctx context.Context, p Plan, x operands) (took time.Dur
 	return took, clock, err
 }
 
-// dispatch calls f with the dispatches of a product: one, or several where the
-// batch is longer than a grid may be.
+// dispatch calls f with the dispatches of a product: one or, with parts of K to
+// add up, two for as much of the batch as a grid can hold.
 func (d *device) dispatch(ctx context.Context, p Plan, x operands, f func([]gpu.Dispatch) error) error {
 	if p.Variant == nil {
 		return &ShapeError{"the plan", "is one of the CPU path"}
 	}
-	bias := x.bias
-	if bias == nil {
-		bias = x.a // something must be bound; it is not read
+	if p.Transposed {
+		x = x.transposed()
 	}
-	most := int(d.dev.Adapter().Limits.MaxComputeWorkgroupsPerDimension)
-	err := d.pipelines.Use(ctx, shader(p.Variant), func(pipeline gpu.Pipeline) error {
+	most := int(d.dev.Adapter().Limits.MaxComputeWorkgroupsPerDimension) / p.Splits
+	err := d.pipelines.Use(ctx, func(pipelines ...gpu.Pipeline) error {
 		var ds []gpu.Dispatch
 		for first := 0; first < p.Batch; first += most {
-			uniform, err := d.uniform(shapeUniform(p, x, first))
-			if err != nil {
+			var err error
+			if ds, err = d.appendPasses(ds, p, x.from(first), min(p.Batch-first, most), pipelines); err != nil {
 				return err
 			}
-			grid := p.Grid
-			grid[2] = uint32(min(p.Batch-first, most))
-			ds = append(ds, gpu.Dispatch{
-				Pipeline:   pipeline,
-				Buffers:    []gpu.Buffer{uniform, x.a.buffer, x.b.buffer, x.c.buffer, bias.buffer},
-				Workgroups: grid,
-			})
 		}
 		return f(ds)
-	})
+	}, p.shaders...)
 	if se, ok := errors.AsType[*gpu.ShaderError](err); ok {
-		se.Line = p.Variant.FileLine(se.Line) // of the kernel's file, not of the specialized text
+		v := p.Variant
+		if p.Reduce != nil && se.Label == p.Reduce.Name {
+			v = p.Reduce
+		}
+		se.Line = v.FileLine(se.Line) // of the kernel's file, not of the specialized text
 	}
 	return err
 }
 
-// shapeUniform is the struct Shape of wgsl/parts/operands.wgsl, for the matrices
-// of the batch from first on: words in the order of its members.
-func shapeUniform(p Plan, x operands, first int) []byte {
-	k := p.K
-	if p.skipsProduct() {
+// appendPasses appends the dispatches for the first count matrices of the batch.
+func (d *device) appendPasses(ds []gpu.Dispatch, p Plan, x operands, count int, pipelines []gpu.Pipeline) ([]gpu.Dispatch, error) {
+	q := p.computed()
+	k := uint32(q.K)
+	if q.skipsProduct() {
 		k = 0
 	}
-	words := []uint32{uint32(p.M), uint32(p.N), uint32(k)}
+	last := pass{
+		m: uint32(q.M), n: uint32(q.N), k: k, alpha: q.Alpha, beta: q.Beta, splits: 1, depth: uint32(p.depth),
+		grid: [3]uint32{p.Grid[0], p.Grid[1], uint32(count)},
+	}
+	if p.Reduce == nil {
+		return d.appendPass(ds, pipelines[0], last, x)
+	}
+	lay := layout{rows: q.M, cols: q.N, batches: count * p.Splits}.packed()
+	parts, err := d.scratch(4 * lay.span())
+	if err != nil {
+		return nil, err
+	}
+	sums := &DeviceMatrix{buffer: parts, dtype: F32, lay: lay}
+	first := last
+	first.alpha, first.beta, first.splits = 1, 0, uint32(p.Splits)
+	first.grid[2] *= first.splits
+	if ds, err = d.appendPass(ds, pipelines[0], first, operands{c: sums, a: x.a, b: x.b}); err != nil {
+		return nil, err
+	}
+	last.k = uint32(p.Splits)
+	bm, _ := p.Reduce.Const("BM")
+	bn, _ := p.Reduce.Const("BN")
+	last.grid = [3]uint32{uint32(ceilDiv(q.N, int(bn))), uint32(ceilDiv(q.M, int(bm))), uint32(count)}
+	return d.appendPass(ds, pipelines[1], last, operands{c: x.c, a: sums, b: x.b, bias: x.bias})
+}
+
+func (d *device) appendPass(ds []gpu.Dispatch, pipeline gpu.Pipeline, s pass, x operands) ([]gpu.Dispatch, error) {
+	uniform, err := d.uniform(s.uniform(x))
+	if err != nil {
+		return nil, err
+	}
+	bias := x.bias
+	if bias == nil {
+		bias = x.b // something must be bound; it is not read
+	}
+	return append(ds, gpu.Dispatch{
+		Pipeline:   pipeline,
+		Buffers:    []gpu.Buffer{uniform, x.a.buffer, x.b.buffer, x.c.buffer, bias.buffer},
+		Workgroups: s.grid,
+	}), nil
+}
+
+// scratch is memory for the parts of K, kept for the next product: its work is
+// queued behind this one's.
+func (d *device) scratch(size int) (gpu.Buffer, error) {
+	if d.parts != nil && d.parts.Size() >= size {
+		return d.parts, nil
+	}
+	if d.parts != nil {
+		if err := d.parts.Close(); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	d.parts, err = d.dev.NewBuffer("parts of K", size)
+	return d.parts, err
+}
+
+// A pass is what the struct Shape of wgsl/parts/operands.wgsl holds beside the
+// matrices, and the grid.
+type pass struct {
+	m, n, k       uint32
+	alpha, beta   float32
+	splits, depth uint32
+	grid          [3]uint32
+}
+
+// uniform is the struct Shape: words in the order of its members.
+func (s pass) uniform(x operands) []byte {
+	data := make([]byte, 0, 4*23)
+	word := func(words ...uint32) {
+		for _, w := range words {
+			data = binary.LittleEndian.AppendUint32(data, w)
+		}
+	}
+	word(s.m, s.n, s.k)
 	for _, m := range []*DeviceMatrix{x.a, x.b, x.c, x.bias} {
 		var l layout
 		if m != nil {
 			l = m.lay
 		}
-		words = append(words, uint32(l.offset+first*l.batch), uint32(l.row), uint32(l.col), uint32(l.batch))
+		word(uint32(l.offset), uint32(l.row), uint32(l.col), uint32(l.batch))
 	}
-	words = append(words, math.Float32bits(p.Alpha), math.Float32bits(p.Beta))
-	data := make([]byte, 0, 4*len(words))
-	for _, w := range words {
-		data = binary.LittleEndian.AppendUint32(data, w)
-	}
+	word(math.Float32bits(s.alpha), math.Float32bits(s.beta), s.splits, s.depth)
 	return data
+}
+
+// from are the operands from a matrix of the batch on.
+func (x operands) from(first int) operands {
+	if first == 0 {
+		return x
+	}
+	return x.each(func(l layout) layout {
+		l.offset += first * l.batch
+		return l
+	})
+}
+
+// transposed are the operands of C' = B' A'.
+func (x operands) transposed() operands {
+	x = x.each(layout.transposed)
+	x.a, x.b = x.b, x.a
+	return x
+}
+
+// each are the operands with f of their layouts.
+func (x operands) each(f func(layout) layout) operands {
+	for _, m := range []**DeviceMatrix{&x.a, &x.b, &x.c, &x.bias} {
+		if *m != nil {
+			v := **m
+			v.lay = f(v.lay)
+			*m = &v
+		}
+	}
+	return x
 }
 
 func (d *device) wait(ctx context.Context) error { return d.dev.Wait(ctx) }

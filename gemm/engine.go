@@ -126,6 +126,10 @@ func (e *Engine) Multiply(ctx context.Context, c, a, b Operand, opts ...Option) 
 		}
 		opts = append(opts[:len(opts):len(opts)], WithBias(bias))
 	}
+	// Again, since gaps may be gone on the device.
+	if p, err = e.Plan(dc, da, db, opts...); err != nil {
+		return err
+	}
 	if err := e.Run(ctx, p, dc, da, db, opts...); err != nil {
 		return err
 	}

@@ -244,6 +244,51 @@ func (l layout) packed() layout {
 	return layout{rows: l.rows, cols: l.cols, batches: l.batches, row: l.cols, col: 1, batch: l.rows * l.cols}
 }
 
+// transposed is the layout of the transposes of the same elements.
+func (l layout) transposed() layout {
+	l.rows, l.cols, l.row, l.col = l.cols, l.rows, l.col, l.row
+	return l
+}
+
+// An axis is a direction in a matrix.
+type axis uint8
+
+const (
+	noAxis   axis = iota
+	inRow         // from column to column
+	inColumn      // from row to row
+)
+
+// An access is what a kernel can make use of in a layout.
+type access struct {
+	unit  axis // along which elements are neighbours in memory
+	quads bool // four elements along it can be read at once, wherever a multiple of four is
+}
+
+func (l layout) access() access {
+	fours := func(across, stride, size int) bool {
+		return size%4 == 0 && l.offset%4 == 0 && (across <= 1 || stride%4 == 0) && (l.batches <= 1 || l.batch%4 == 0)
+	}
+	switch {
+	case l.col == 1 && l.cols > 1:
+		return access{inRow, fours(l.rows, l.row, l.cols)}
+	case l.row == 1 && l.rows > 1:
+		return access{inColumn, fours(l.cols, l.col, l.rows)}
+	}
+	return access{}
+}
+
+// transposed is the access to the transpose.
+func (x access) transposed() access {
+	switch x.unit {
+	case inRow:
+		x.unit = inColumn
+	case inColumn:
+		x.unit = inRow
+	}
+	return x
+}
+
 func (l layout) at(p, i, j int) int { return l.offset + p*l.batch + i*l.row + j*l.col }
 
 // each calls f with the place of every element, in row-major order.

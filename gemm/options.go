@@ -13,6 +13,7 @@ type Option func(*options)
 type options struct {
 	kernel      string
 	params      wgsl.Params
+	splits      int // 0 for the planner's choice
 	alpha, beta float32
 	bias        Operand // nil for none
 	act         Activation
@@ -33,6 +34,11 @@ func newOptions(set []Option) options {
 func WithKernel(name string, params wgsl.Params) Option {
 	return func(o *options) { o.kernel, o.params = name, params }
 }
+
+// WithSplits cuts K into parts that are summed by workgroups of their own, in
+// place of the planner's choice; a second pass adds them up, always in the same
+// order. It pays where C is small and K is not.
+func WithSplits(parts int) Option { return func(o *options) { o.splits = parts } }
 
 // WithAlpha scales the product: alpha A B. With alpha = 0 neither A nor B is
 // read. The default is 1.

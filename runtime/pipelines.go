@@ -14,46 +14,65 @@ type Pipelines struct {
 	dev Device
 	max int
 
-	mu    sync.Mutex
-	byKey map[string]*list.Element
-	order list.List // of *cached, most recently used first
+	mu      sync.Mutex
+	byLabel map[string]*list.Element
+	order   list.List // of *cached, most recently used first
 }
 
 type cached struct {
-	key      string
+	shader   Shader
 	pipeline Pipeline
 }
 
 // NewPipelines returns an empty cache of at most max pipelines on dev, which
 // stays the caller's to close, after the cache.
 func NewPipelines(dev Device, max int) *Pipelines {
-	return &Pipelines{dev: dev, max: max, byKey: map[string]*list.Element{}}
+	return &Pipelines{dev: dev, max: max, byLabel: map[string]*list.Element{}}
 }
 
-// Use calls f with the pipeline of s, which is compiled if need be. The
-// pipeline is f's until f returns, and no other call of Use runs meanwhile.
-// Shaders are told apart by label and source.
-func (c *Pipelines) Use(ctx context.Context, s Shader, f func(Pipeline) error) error {
+// Use calls f with the pipelines of the shaders, which are compiled if need be.
+// They are f's until f returns, and no other call of Use runs meanwhile. A label
+// names one source: a shader with another takes the place of the one before.
+func (c *Pipelines) Use(ctx context.Context, f func(...Pipeline) error, shaders ...Shader) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := s.Label + "\x00" + s.Source
-	if e, ok := c.byKey[key]; ok {
-		c.order.MoveToFront(e)
-		return f(e.Value.(*cached).pipeline)
-	}
-	p, err := c.dev.NewPipeline(ctx, s)
-	if err != nil {
-		return err
-	}
-	c.byKey[key] = c.order.PushFront(&cached{key, p})
-	if c.order.Len() > c.max {
-		last := c.order.Remove(c.order.Back()).(*cached)
-		delete(c.byKey, last.key)
-		if err := last.pipeline.Close(); err != nil {
+	pipelines := make([]Pipeline, len(shaders))
+	for i, s := range shaders {
+		var err error
+		if pipelines[i], err = c.get(ctx, s); err != nil {
 			return err
 		}
 	}
-	return f(p)
+	for c.order.Len() > max(c.max, len(shaders)) {
+		if err := c.drop(c.order.Back()); err != nil {
+			return err
+		}
+	}
+	return f(pipelines...)
+}
+
+func (c *Pipelines) get(ctx context.Context, s Shader) (Pipeline, error) {
+	if e, ok := c.byLabel[s.Label]; ok {
+		if kept := e.Value.(*cached); kept.shader.Source == s.Source {
+			c.order.MoveToFront(e)
+			return kept.pipeline, nil
+		}
+		if err := c.drop(e); err != nil {
+			return nil, err
+		}
+	}
+	p, err := c.dev.NewPipeline(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	c.byLabel[s.Label] = c.order.PushFront(&cached{s, p})
+	return p, nil
+}
+
+func (c *Pipelines) drop(e *list.Element) error {
+	last := c.order.Remove(e).(*cached)
+	delete(c.byLabel, last.shader.Label)
+	return last.pipeline.Close()
 }
 
 // Len is the number of pipelines held.
@@ -72,6 +91,6 @@ func (c *Pipelines) Close() error {
 		errs = append(errs, e.Value.(*cached).pipeline.Close())
 	}
 	c.order.Init()
-	clear(c.byKey)
+	clear(c.byLabel)
 	return errors.Join(errs...)
 }

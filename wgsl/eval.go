@@ -146,6 +146,15 @@ func (e *evaluator) operand() uint32 {
 			e.fail("missing )")
 		}
 		return v
+	case t.text == "u32": // of a bool, which is 0 or 1 already
+		if e.next().text != "(" {
+			e.fail("missing (")
+		}
+		v := e.binary(0)
+		if e.next().text != ")" {
+			e.fail("missing )")
+		}
+		return v
 	case t.text == "true":
 		return 1
 	case t.text == "false":

@@ -54,6 +54,8 @@ struct Shape {
   bias_batch: u32,
   alpha: f32,
   beta: f32,
+  splits: u32, // parts into which K is cut; each has a C of its own (gemm_reduce adds them up)
+  depth: u32, // of a part: kk from part * depth on
 }
 
 @group(0) @binding(0) var<uniform> shape: Shape;
@@ -112,13 +114,15 @@ fn store_c(row: u32, col: u32, acc: Num) {
   let i = shape.c_offset + batch * shape.c_batch + row * shape.c_row + col * shape.c_col;
   var value = shape.alpha * f32(acc);
   if (shape.beta != 0.0) { value = fma(shape.beta, old_c(i), value); }
-  if (BIAS) {
-    let at = shape.bias_offset + batch * shape.bias_batch + row * shape.bias_row + col * shape.bias_col;
-    value += f32(decode(bias[word(at)], at));
-    // with NATIVE_IN: value += f32(bias[at]);
-  }
+  if (BIAS) { value += load_bias(row, col); }
   write_c(i, activate(value));
   // with IN_I8: atomicStore(&c[i], bitcast<u32>(acc));
+}
+
+fn load_bias(row: u32, col: u32) -> f32 {
+  let i = shape.bias_offset + batch * shape.bias_batch + row * shape.bias_row + col * shape.bias_col;
+  return f32(decode(bias[word(i)], i));
+  // with NATIVE_IN: return f32(bias[i]);
 }
 
 fn old_c(i: u32) -> f32 {

@@ -69,8 +69,9 @@ const maxLines = 1 << 14
 //
 //	// with NATIVE_F16: enable f16;
 //
-// stands in for the line before it where the constant is true: for text that
-// not every compiler takes, or whose types would not fit. It returns a *ParamError for a
+// stands in for the line before it (before all such lines, where several follow
+// each other) where the constant is true: for text that not every compiler
+// takes, or whose types would not fit. It returns a *ParamError for a
 // kernel or tunable that does not exist, or values that do not go together.
 func Specialize(kernel string, p Params) (*Variant, error) {
 	src, err := Source(kernel)
@@ -105,10 +106,13 @@ func specialize(kernel, src string, p Params) (*Variant, error) {
 		} else if line == "enable f16;" {
 			v.Features = append(v.Features, "shader-f16")
 		} else if m := match(line, binding); m != nil {
-			if m[0] != strconv.Itoa(len(v.Bindings)) {
-				return nil, at(fmt.Errorf("binding %s out of order", m[0]))
+			// A binding may be declared again, as another type of the same access.
+			switch number, err := strconv.Atoi(m[0]); {
+			case err == nil && number == len(v.Bindings):
+				v.Bindings = append(v.Bindings, m[1])
+			case err != nil || number > len(v.Bindings) || v.Bindings[number] != m[1]:
+				return nil, at(fmt.Errorf("binding %s out of order, or declared otherwise before", m[0]))
 			}
-			v.Bindings = append(v.Bindings, m[1])
 		} else if m := match(line, wgVar); m != nil && m[0] == "workgroup" {
 			size, err := sizeOf(m[2], v.consts)
 			if err != nil {
@@ -216,19 +220,21 @@ func constants(kernel string, lines []string, p Params) (consts map[string]uint3
 // replaceAlternatives puts the text of alternatives whose constant is true in
 // place of the lines before them.
 func replaceAlternatives(kernel string, lines []string, consts map[string]uint32) error {
+	base := -1 // the line that the alternatives below it stand in for
 	for n, line := range lines {
 		m := match(line, alternative)
 		if m == nil {
+			base = n
 			continue
 		}
 		on, ok := consts[m[1]]
-		if !ok || n == 0 {
+		if !ok || base < 0 {
 			return fmt.Errorf("%s.wgsl:%d: no constant %s, or no line before", kernel, n+1, m[1])
 		}
 		if on != 0 {
-			before := lines[n-1]
+			before := lines[base]
 			indent := before[:len(before)-len(strings.TrimLeft(before, " "))]
-			lines[n-1] = strings.TrimRight(indent+strings.TrimSpace(m[2]), " ")
+			lines[base] = strings.TrimRight(indent+strings.TrimSpace(m[2]), " ")
 		}
 	}
 	return nil
@@ -242,12 +248,12 @@ func literal(typ string, value uint32) string {
 }
 
 // sizeOf is the size in bytes of a type of workgroup memory: Num, which is f32
-// or i32, f32, u32, vec4<f32>, and arrays of these.
+// or i32, f32, u32, Num4, a vector of four Num, and arrays of these.
 func sizeOf(typ string, consts map[string]uint32) (uint64, error) {
 	switch typ {
 	case "Num", "f32", "u32":
 		return 4, nil
-	case "vec4<f32>":
+	case "Num4":
 		return 16, nil
 	}
 	inner, ok := strings.CutPrefix(strings.TrimSuffix(typ, ">"), "array<")
@@ -316,6 +322,9 @@ func unroll(lines []sourceLine, consts map[string]uint32, max int) ([]sourceLine
 				copied[i] = sourceLine{substitute(l.text, variable, literal("u32", turn)), l.line}
 			}
 			inner, err := unroll(copied, consts, max-len(out))
+			for i := range inner {
+				inner[i].text = foldIndices(inner[i].text, consts)
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -329,6 +338,30 @@ func unroll(lines []sourceLine, consts map[string]uint32, max int) ([]sourceLine
 		n += length
 	}
 	return out, nil
+}
+
+// foldIndices puts its value in place of each index that is constant: compilers
+// keep an array in registers only if they see that no index is computed, and
+// naga 0.13 does not compute any itself.
+func foldIndices(line string, consts map[string]uint32) string {
+	if !strings.Contains(line, "[") {
+		return line
+	}
+	var out strings.Builder
+	for line != "" {
+		begin := strings.IndexByte(line, '[') + 1
+		end := begin + strings.IndexAny(line[begin:]+"]", "[]")
+		if begin == 0 || end >= len(line) {
+			break
+		}
+		index := line[begin:end]
+		if value, err := eval(index, consts); err == nil {
+			index = literal("u32", value)
+		}
+		out.WriteString(line[:begin] + index)
+		line = line[end:]
+	}
+	return out.String() + line
 }
 
 // substitute puts value in place of the identifier name, comments aside.

@@ -21,14 +21,14 @@ import (
 	"strings"
 )
 
-//go:embed *.wgsl broken/*.wgsl
+//go:embed *.wgsl broken/*.wgsl passes/*.wgsl
 var files embed.FS
 
 // Kernels are the names of all kernels, sorted: the path of the file without
 // its ending, for example "gemm_tiled" and "broken/gemm_tiled".
 func Kernels() []string {
 	var names []string
-	for _, pattern := range []string{"*.wgsl", "broken/*.wgsl"} {
+	for _, pattern := range []string{"*.wgsl", "broken/*.wgsl", "passes/*.wgsl"} {
 		paths, err := fs.Glob(files, pattern)
 		if err != nil {
 			panic(err) // the pattern is a constant
@@ -48,6 +48,17 @@ func Source(kernel string) (string, error) {
 		return "", &ParamError{Kernel: kernel, Reason: "no such kernel; there are " + strings.Join(Kernels(), ", ")}
 	}
 	return string(text), nil
+}
+
+// HasTunable reports whether a kernel has a tunable of this name.
+func HasTunable(kernel, name string) bool {
+	text, err := Source(kernel)
+	if err != nil {
+		return false
+	}
+	_, rest, found := strings.Cut(text, "\nconst "+name+": ")
+	line, _, _ := strings.Cut(rest, "\n")
+	return found && strings.Contains(line, "// tunable:")
 }
 
 // Params are values for the tunables of a kernel. Booleans are 0 or 1.

@@ -71,35 +71,42 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// The operands' part stands in every kernel, since each file is valid by
-// itself; this keeps the copies the same as parts/operands.wgsl.
+// The parts stand in the kernels, since each file is valid by itself; this keeps
+// the copies the same as the files in parts. Every kernel has the operands.
 func TestSharedParts(t *testing.T) {
 	t.Parallel()
-	const begin, end = "// begin parts/operands.wgsl\n", "// end parts/operands.wgsl\n"
-	part, err := os.ReadFile("parts/operands.wgsl")
-	if err != nil {
-		t.Fatal(err)
+	parts, err := filepath.Glob("parts/*.wgsl")
+	if err != nil || len(parts) == 0 {
+		t.Fatal("no parts", err)
 	}
 	for _, kernel := range Kernels() {
 		src, err := os.ReadFile(kernel + ".wgsl")
 		if err != nil {
 			t.Fatal(err)
 		}
-		head, rest, ok := strings.Cut(string(src), begin)
-		body, tail, ok2 := strings.Cut(rest, end)
-		if !ok || !ok2 {
-			t.Errorf("%s.wgsl has no operands part", kernel)
-			continue
+		text := string(src)
+		for _, part := range parts {
+			want, err := os.ReadFile(part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			part = filepath.ToSlash(part)
+			head, rest, ok := strings.Cut(text, "// begin "+part+"\n")
+			body, tail, ok2 := strings.Cut(rest, "// end "+part+"\n")
+			switch {
+			case !ok && part != "parts/operands.wgsl":
+			case !ok || !ok2:
+				t.Errorf("%s.wgsl has no operands part, or one without an end", kernel)
+			case body != string(want) && !*update:
+				t.Errorf("%s.wgsl differs from %s (go test ./wgsl -update rewrites it)", kernel, part)
+			default:
+				text = head + "// begin " + part + "\n" + string(want) + "// end " + part + "\n" + tail
+			}
 		}
-		if body == string(part) {
-			continue
-		}
-		if !*update {
-			t.Errorf("%s.wgsl: the operands part differs from parts/operands.wgsl (go test ./wgsl -update rewrites it)", kernel)
-			continue
-		}
-		if err := os.WriteFile(kernel+".wgsl", []byte(head+begin+string(part)+end+tail), 0o644); err != nil {
-			t.Fatal(err)
+		if text != string(src) {
+			if err := os.WriteFile(kernel+".wgsl", []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
@@ -175,7 +182,7 @@ func TestNameReadsBack(t *testing.T) {
 func TestParamError(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, kernel, params, want string }{
-		{"kernel", "gemm_tield", "", "no such kernel; there are broken/gemm_tiled, gemm_naive, gemm_tiled"},
+		{"kernel", "gemm_tield", "", "no such kernel; there are broken/gemm_tiled, gemm_block, gemm_naive, gemm_tiled, passes/gemm_reduce"},
 		{"unknown tunable", "gemm_tiled", "BX=3", "BX: no such tunable; there are BM, BN, BK, TM, TN, UNROLL, IN_F16, IN_BF16, IN_I8, OUT_F16, OUT_BF16, NATIVE_F16, BIAS, ACT"},
 		{"derived", "gemm_tiled", "WG_X=3", "WG_X: no such tunable"},
 		{"uneven", "gemm_tiled", "TM=3", "BM % TM == 0u && BN % TN == 0u: does not hold for BM=64,BN=64,BK=16,TM=3"},
@@ -223,13 +230,13 @@ fn f() {
   {
     x[0u] = 1; // i stays
     {
-      y[0u * N + 1u] = 0u; let ij = ii;
+      y[1u] = 0u; let ij = ii;
     }
   }
   {
     x[1u] = 1; // i stays
     {
-      y[1u * N + 1u] = 1u; let ij = ii;
+      y[3u] = 1u; let ij = ii;
     }
   }
   for (var i = 0u; i < 9u; i += 1u) {

@@ -585,7 +585,7 @@ func testPipelineCache(t *testing.T, _ gpu.Driver, dev gpu.Device) {
 		s := addShader(t)
 		s.Label = label
 		var got gpu.Pipeline
-		if err := cache.Use(t.Context(), s, func(p gpu.Pipeline) error { got = p; return nil }); err != nil {
+		if err := cache.Use(t.Context(), func(p ...gpu.Pipeline) error { got = p[0]; return nil }, s); err != nil {
 			t.Fatal(err)
 		}
 		return got
@@ -609,7 +609,7 @@ func testPipelineCache(t *testing.T, _ gpu.Driver, dev gpu.Device) {
 		t.Errorf("%d pipelines after Close, %v", cache.Len(), err)
 	}
 	want := errors.New("from f")
-	if err := cache.Use(t.Context(), addShader(t), func(gpu.Pipeline) error { return want }); !errors.Is(err, want) {
+	if err := cache.Use(t.Context(), func(...gpu.Pipeline) error { return want }, addShader(t)); !errors.Is(err, want) {
 		t.Errorf("f's error came back as %v", err)
 	}
 	if err := cache.Close(); err != nil {

@@ -1,0 +1,222 @@
+// gemm_reduce: C = act(alpha sum of parts + beta C + bias), the second pass of a
+// product whose K was cut into parts.
+//
+// A holds the parts: k matrices of m x n sums for each matrix of the batch, one
+// after the other, as the first pass left them. B is not read. C and the bias
+// are as in every kernel.
+//
+//   each invocation: one element of C         grid ceil(n / BN) x ceil(m / BM) x batch
+//     for part in 0 .. k, in order: acc += A[part][row, column]
+//
+// The order is always the same, so the same product has the same bits.
+
+const BM: u32 = 1u; // tunable: rows of C per workgroup
+const BN: u32 = 64u; // tunable: columns of C per workgroup
+// begin parts/operands.wgsl
+const IN_F16: bool = false; // tunable: A, B and the bias hold binary16, two elements a word
+const IN_BF16: bool = false; // tunable: A, B and the bias hold bfloat16, two elements a word
+const IN_I8: bool = false; // tunable: A and B hold int8, four elements a word, and C int32
+const OUT_F16: bool = false; // tunable: C holds binary16, two elements a word
+const OUT_BF16: bool = false; // tunable: C holds bfloat16, two elements a word
+const NATIVE_F16: bool = false; // tunable: binary16 is loaded and stored as the shader's own f16, where the device has it
+const BIAS: bool = false; // tunable: a bias is added
+const ACT: u32 = 0u; // tunable: activation: 0 none, 1 relu, 2 gelu by tanh, 3 gelu by erf, 4 silu, 5 sigmoid, 6 tanh
+const NATIVE_IN: bool = NATIVE_F16 && IN_F16;
+const NATIVE_OUT: bool = NATIVE_F16 && OUT_F16;
+const OUT_HALF: bool = OUT_F16 || OUT_BF16;
+
+alias Num = f32; // of the products and their sums
+// with IN_I8: alias Num = i32; // of the products and their sums
+
+struct Shape {
+  m: u32, // rows of A and C
+  n: u32, // columns of B and C
+  k: u32, // columns of A, rows of B
+  a_offset: u32, // elements before A[0, 0] of the first matrix of the batch
+  a_row: u32, // elements from a row of A to the next
+  a_col: u32, // elements from a column of A to the next
+  a_batch: u32, // elements from a matrix of the batch to the next
+  b_offset: u32,
+  b_row: u32,
+  b_col: u32,
+  b_batch: u32,
+  c_offset: u32,
+  c_row: u32,
+  c_col: u32,
+  c_batch: u32,
+  bias_offset: u32,
+  bias_row: u32,
+  bias_col: u32,
+  bias_batch: u32,
+  alpha: f32,
+  beta: f32,
+  splits: u32, // parts into which K is cut; each has a C of its own (gemm_reduce adds them up)
+  depth: u32, // of a part: kk from part * depth on
+}
+
+@group(0) @binding(0) var<uniform> shape: Shape;
+@group(0) @binding(1) var<storage, read> a: array<u32>; // words of A, m x k
+// with NATIVE_IN: @group(0) @binding(1) var<storage, read> a: array<f16>; // elements of A, m x k
+@group(0) @binding(2) var<storage, read> b: array<u32>; // words of B, k x n
+// with NATIVE_IN: @group(0) @binding(2) var<storage, read> b: array<f16>; // elements of B, k x n
+@group(0) @binding(3) var<storage, read_write> c: array<atomic<u32>>; // words of C, m x n
+// with NATIVE_OUT: @group(0) @binding(3) var<storage, read_write> c: array<f16>; // elements of C, m x n
+@group(0) @binding(4) var<storage, read> bias: array<u32>; // words of the bias, seen as m x n
+// with NATIVE_IN: @group(0) @binding(4) var<storage, read> bias: array<f16>; // elements of the bias, seen as m x n
+
+var<private> batch: u32; // which matrix of the batch; main sets it first
+
+fn load_a(row: u32, kk: u32) -> Num {
+  let i = shape.a_offset + batch * shape.a_batch + row * shape.a_row + kk * shape.a_col;
+  return decode(a[word(i)], i);
+  // with NATIVE_IN: return f32(a[i]);
+}
+
+fn load_b(kk: u32, col: u32) -> Num {
+  let i = shape.b_offset + batch * shape.b_batch + kk * shape.b_row + col * shape.b_col;
+  return decode(b[word(i)], i);
+  // with NATIVE_IN: return f32(b[i]);
+}
+
+// The word that holds element i of A, B or the bias.
+fn word(i: u32) -> u32 {
+  if (IN_I8) { return i >> 2u; }
+  return select(i, i >> 1u, IN_F16 || IN_BF16);
+}
+
+// Element i, which is in this word.
+fn decode(bits: u32, i: u32) -> Num {
+  if (IN_F16) {
+    let pair = unpack2x16float(bits);
+    return select(pair.x, pair.y, (i & 1u) == 1u);
+    // with IN_I8: return 0;
+  }
+  if (IN_BF16) {
+    return bitcast<f32>((bits >> ((i & 1u) * 16u)) << 16u);
+    // with IN_I8: return 0;
+  }
+  return bitcast<f32>(bits);
+  // with IN_I8: return bitcast<i32>(bits << (24u - (i & 3u) * 8u)) >> 24u;
+}
+
+fn multiply_add(x: Num, y: Num, sum: Num) -> Num {
+  return fma(x, y, sum);
+  // with IN_I8: return x * y + sum;
+}
+
+// C[row, col] = act(alpha acc + beta C[row, col] + bias[row, col]). With beta = 0
+// C is not read. Sums of int8 are stored as they are.
+fn store_c(row: u32, col: u32, acc: Num) {
+  let i = shape.c_offset + batch * shape.c_batch + row * shape.c_row + col * shape.c_col;
+  var value = shape.alpha * f32(acc);
+  if (shape.beta != 0.0) { value = fma(shape.beta, old_c(i), value); }
+  if (BIAS) { value += load_bias(row, col); }
+  write_c(i, activate(value));
+  // with IN_I8: atomicStore(&c[i], bitcast<u32>(acc));
+}
+
+fn load_bias(row: u32, col: u32) -> f32 {
+  let i = shape.bias_offset + batch * shape.bias_batch + row * shape.bias_row + col * shape.bias_col;
+  return f32(decode(bias[word(i)], i));
+  // with NATIVE_IN: return f32(bias[i]);
+}
+
+fn old_c(i: u32) -> f32 {
+  if (OUT_HALF) {
+    let bits = atomicLoad(&c[i >> 1u]) >> ((i & 1u) * 16u);
+    // with NATIVE_OUT: let bits = bitcast<u32>(vec2<f16>(c[i], 0.0h));
+    return select(bitcast<f32>(bits << 16u), unpack2x16float(bits).x, OUT_F16);
+  }
+  return bitcast<f32>(atomicLoad(&c[i]));
+  // with NATIVE_OUT: return 0.0;
+}
+
+// Two invocations may own the halves of one word, hence the atomics: each
+// clears and sets its own half and leaves the other alone.
+fn write_c(i: u32, value: f32) {
+  if (OUT_HALF) {
+    let bits = select(bf16_bits(value), f16_bits(value), OUT_F16);
+    let shift = (i & 1u) * 16u;
+    atomicAnd(&c[i >> 1u], 0xffff0000u >> shift);
+    // with NATIVE_OUT: c[i] = bitcast<vec2<f16>>(bits).x;
+    atomicOr(&c[i >> 1u], bits << shift);
+    // with NATIVE_OUT:
+  } else {
+    atomicStore(&c[i], bitcast<u32>(value));
+    // with NATIVE_OUT:
+  }
+}
+
+// The binary16 nearest to x, ties to even, in the low 16 bits. In integers,
+// since WGSL leaves the rounding of pack2x16float to the implementation.
+fn f16_bits(x: f32) -> u32 {
+  let bits = bitcast<u32>(x);
+  let sign = (bits >> 16u) & 0x8000u;
+  let mag = bits & 0x7fffffffu;
+  if (mag > 0x7f800000u) { return sign | 0x7e00u; } // NaN
+  if (mag >= 0x477ff000u) { return sign | 0x7c00u; } // from 65520 on, half way past the largest
+  if (mag >= 0x38800000u) { // from 2^-14 on: normal
+    let rounded = mag - 0x38000000u + 0xfffu + ((mag >> 13u) & 1u); // exponent bias 127 to 15
+    return sign | (rounded >> 13u);
+  }
+  let exponent = mag >> 23u;
+  if (exponent < 102u) { return sign; } // below 2^-25
+  let mantissa = (mag & 0x7fffffu) | 0x800000u;
+  let drop = 126u - exponent; // bits below 2^-24, the subnormal step
+  let kept = mantissa >> drop;
+  let rest = mantissa & ((1u << drop) - 1u);
+  let half = 1u << (drop - 1u);
+  let up = rest > half || (rest == half && (kept & 1u) == 1u);
+  return sign | (kept + select(0u, 1u, up));
+}
+
+// The bfloat16 nearest to x, ties to even, in the low 16 bits.
+fn bf16_bits(x: f32) -> u32 {
+  let bits = bitcast<u32>(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) { return (bits >> 16u) | 0x40u; } // NaN
+  return (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
+}
+
+// The activation. NaN stays NaN, which is tested in integers: NVIDIA's compiler
+// makes a max of a relu that is written as a choice. exp is of negative numbers
+// only, so that nothing overflows.
+fn activate(x: f32) -> f32 {
+  if (ACT != 0u && (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u) { return x; }
+  if (ACT == 1u) { return select(x, 0.0, x < 0.0); }
+  if (ACT == 2u) { return x * sigmoid(1.5957691216057308 * fma(0.044715 * x * x, x, x)); } // 2 sqrt(2 / pi)
+  if (ACT == 3u) { return 0.5 * x * (1.0 + erf(0.7071067811865476 * x)); }
+  if (ACT == 4u) { return x * sigmoid(x); }
+  if (ACT == 5u) { return sigmoid(x); }
+  if (ACT == 6u) { return fma(2.0, sigmoid(2.0 * x), -1.0); }
+  return x;
+}
+
+fn sigmoid(x: f32) -> f32 {
+  let e = exp(-abs(x));
+  return select(e, 1.0, x >= 0.0) / (1.0 + e);
+}
+
+// Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26: within
+// 1.5e-7 of erf.
+fn erf(x: f32) -> f32 {
+  let t = 1.0 / fma(0.3275911, abs(x), 1.0);
+  let p = t * fma(t, fma(t, fma(t, fma(t, 1.061405429, -1.453152027), 1.421413741), -0.284496736), 0.254829592);
+  return sign(x) * fma(-p, exp(-x * x), 1.0);
+}
+// end parts/operands.wgsl
+
+const_assert BM > 0u && BN > 0u;
+
+@compute @workgroup_size(BN, BM, 1)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+  batch = id.z;
+  let row = id.y;
+  let col = id.x;
+  if (row >= shape.m || col >= shape.n) { return; }
+  var acc = Num(0);
+  for (var part = 0u; part < shape.k; part += 1u) {
+    let i = (batch * shape.k + part) * shape.a_batch + row * shape.a_row + col * shape.a_col;
+    acc += bitcast<Num>(a[shape.a_offset + i]);
+  }
+  store_c(row, col, acc);
+}
