@@ -329,9 +329,9 @@ func (p problem) follows() []struct {
 		{"BIAS", is(p.Bias)},
 		{"ACT", uint32(p.Act)},
 		{"A_TRANS", is(p.a.unit == inColumn)},
-		{"A_QUADS", is(p.a.unit == inColumn && p.a.quads)},
+		{"A_QUADS", is(p.a.quads)},
 		{"B_TRANS", is(p.b.unit == inColumn)},
-		{"B_QUADS", is(p.b.unit == inRow && p.b.quads)},
+		{"B_QUADS", is(p.b.quads)},
 		{"C_QUADS", is(p.c.unit == inRow && p.c.quads)},
 	}
 }

@@ -8,21 +8,27 @@
 //                   grid ceil(n / BN) x ceil(m / BM) x batch * splits
 //     fetch the first slice into registers
 //     for k0 in steps of BK
-//       stage the fetched slice in workgroup memory, A's transposed
+//       stage the fetched slice in workgroup memory, as vectors across K
 //       fetch A[tile rows, k0 + BK ..] and B[k0 + BK .., tile columns]
 //       each invocation: TM x TN elements, as TM x TN / 4 vectors
 //         for kk in 0 .. BK
 //           acc += a_tile[kk, rows] * b_tile[kk, columns]
 //     C[tile] = act(alpha acc + beta C[tile] + bias[tile])
 //
-// Masked: rows past m, columns past n and kk past k are not loaded and count as 0;
-// elements past m or n are not stored. Where a stride is 1 and everything is a
-// multiple of 4 (A_QUADS, B_QUADS, C_QUADS), four elements go at a time.
+// Some invocations fetch from A, the others from B, each 4 x 4 elements at a time:
+// 4 in k by 4 in m or n. They are read as vectors where four elements along the
+// stride of 1 are aligned (A_QUADS, B_QUADS; C_QUADS for storing), and transposed
+// in registers where they lie along k.
+//
+// Masked: kk past k is not loaded and counts as 0; a slice that lies before k as a
+// whole, which is the same for all invocations, is loaded without asking. Rows
+// past m and columns past n read the last one again, and are not stored.
 //
 // What makes it fast, measured in docs/performance.md: every index into registers
 // is a literal once the loops are written out; workgroup memory is an array of
 // arrays, whose first index is a literal too, so that what a compiler adds to keep
-// the second in bounds is the same for all kk; LANES_M x LANES_N neighbours share
+// the second in bounds is the same for all kk; neighbouring invocations compute
+// neighbouring elements, LANES_M x LANES_N and in these NEAR_M x NEAR_N, and share
 // their reads of workgroup memory.
 
 const BM: u32 = 64u; // tunable: rows of C per workgroup
@@ -30,8 +36,10 @@ const BN: u32 = 64u; // tunable: columns of C per workgroup
 const BK: u32 = 16u; // tunable: depth of a slice of K
 const TM: u32 = 4u; // tunable: rows of C per invocation
 const TN: u32 = 4u; // tunable: columns of C per invocation
-const LANES_M: u32 = 4u; // tunable: rows of a block of neighbouring invocations
-const LANES_N: u32 = 8u; // tunable: columns of that block
+const LANES_M: u32 = 8u; // tunable: rows of a block of neighbouring invocations
+const LANES_N: u32 = 4u; // tunable: columns of that block
+const NEAR_M: u32 = 4u; // tunable: rows of the nearest neighbours in a block
+const NEAR_N: u32 = 2u; // tunable: columns of these
 const UNROLL: bool = true; // tunable: write out the loops over the elements of an invocation
 // begin parts/operands.wgsl
 const IN_F16: bool = false; // tunable: A, B and the bias hold binary16, two elements a word
@@ -87,14 +95,24 @@ struct Shape {
 
 var<private> batch: u32; // which matrix of the batch; main sets it first
 
-fn load_a(row: u32, kk: u32) -> Num {
-  let i = shape.a_offset + batch * shape.a_batch + row * shape.a_row + kk * shape.a_col;
+fn load_a(row: u32, kk: u32) -> Num { return element_a(index_a(row, kk)); }
+
+fn load_b(kk: u32, col: u32) -> Num { return element_b(index_b(kk, col)); }
+
+fn index_a(row: u32, kk: u32) -> u32 {
+  return shape.a_offset + batch * shape.a_batch + row * shape.a_row + kk * shape.a_col;
+}
+
+fn index_b(kk: u32, col: u32) -> u32 {
+  return shape.b_offset + batch * shape.b_batch + kk * shape.b_row + col * shape.b_col;
+}
+
+fn element_a(i: u32) -> Num {
   return decode(a[word(i)], i);
   // with NATIVE_IN: return f32(a[i]);
 }
 
-fn load_b(kk: u32, col: u32) -> Num {
-  let i = shape.b_offset + batch * shape.b_batch + kk * shape.b_row + col * shape.b_col;
+fn element_b(i: u32) -> Num {
   return decode(b[word(i)], i);
   // with NATIVE_IN: return f32(b[i]);
 }
@@ -227,11 +245,14 @@ fn erf(x: f32) -> f32 {
 // end parts/operands.wgsl
 
 // begin parts/quads.wgsl
-const A_QUADS: bool = false; // tunable: A's stride along m is 1 and all else of A a multiple of 4, so that four elements are loaded at a time
-const B_QUADS: bool = true; // tunable: B's stride along n is 1 and all else of B a multiple of 4
-const C_QUADS: bool = true; // tunable: the same of C
-const A_TRANS: bool = false; // tunable: neighbours in m, not in k, are loaded by neighbouring invocations
-const B_TRANS: bool = false; // tunable: neighbours in k, not in n, are loaded by neighbouring invocations
+const A_QUADS: bool = true; // tunable: A's stride of 1 and everything else of A are such that four neighbours can be read at once
+const B_QUADS: bool = true; // tunable: B's are
+const C_QUADS: bool = true; // tunable: C's are, and along n
+const A_TRANS: bool = false; // tunable: neighbours in A's memory are neighbours in m, not in k
+const B_TRANS: bool = false; // tunable: neighbours in B's memory are neighbours in k, not in n
+const A_SCALARS: bool = A_QUADS == false;
+const B_SCALARS: bool = B_QUADS == false;
+const C_SCALARS: bool = C_QUADS == false;
 const HALF_IN: bool = IN_F16 || IN_BF16;
 
 alias Num4 = vec4<f32>;
@@ -247,14 +268,48 @@ alias QuadOut = vec4<u32>; // words of four elements of C
 @group(0) @binding(2) var<storage, read> b_quads: array<Quad>;
 @group(0) @binding(3) var<storage, read_write> c_quads: array<QuadOut>;
 
-// A[row, kk] and the three after it along the stride of 1.
-fn load_a_quad(row: u32, kk: u32) -> Num4 {
-  return decode_quad(a_quads[(shape.a_offset + batch * shape.a_batch + row * shape.a_row + kk * shape.a_col) >> 2u]);
+// Element i of A and the three after it: along its stride of 1 or, where that is
+// not possible, along k.
+fn vector_a(i: u32) -> Num4 {
+  return decode_quad(a_quads[i >> 2u]);
+  // with A_SCALARS: return Num4(element_a(i), element_a(i + shape.a_col), element_a(i + 2u * shape.a_col), element_a(i + 3u * shape.a_col));
 }
 
-// B[kk, col] and the three after it along the stride of 1.
-fn load_b_quad(kk: u32, col: u32) -> Num4 {
-  return decode_quad(b_quads[(shape.b_offset + batch * shape.b_batch + kk * shape.b_row + col * shape.b_col) >> 2u]);
+// The same where the first is at kk; what is not before last is not loaded and
+// counts as 0.
+fn masked_vector_a(i: u32, kk: u32, last: u32) -> Num4 {
+  var value = Num4();
+  if (kk < last) { value = vector_a(i); }
+  // with A_SCALARS: value = Num4(masked_a(i, kk, last), masked_a(i + shape.a_col, kk + 1u, last), masked_a(i + 2u * shape.a_col, kk + 2u, last), masked_a(i + 3u * shape.a_col, kk + 3u, last));
+  return value;
+}
+
+fn masked_a(i: u32, kk: u32, last: u32) -> Num {
+  var value = Num(0);
+  if (kk < last) { value = element_a(i); }
+  return value;
+}
+
+// Element i of B and the three after it: along its stride of 1 or, where that is
+// not possible, along k.
+fn vector_b(i: u32) -> Num4 {
+  return decode_quad(b_quads[i >> 2u]);
+  // with B_SCALARS: return Num4(element_b(i), element_b(i + shape.b_row), element_b(i + 2u * shape.b_row), element_b(i + 3u * shape.b_row));
+}
+
+// The same where the first is at kk; what is not before last is not loaded and
+// counts as 0.
+fn masked_vector_b(i: u32, kk: u32, last: u32) -> Num4 {
+  var value = Num4();
+  if (kk < last) { value = vector_b(i); }
+  // with B_SCALARS: value = Num4(masked_b(i, kk, last), masked_b(i + shape.b_row, kk + 1u, last), masked_b(i + 2u * shape.b_row, kk + 2u, last), masked_b(i + 3u * shape.b_row, kk + 3u, last));
+  return value;
+}
+
+fn masked_b(i: u32, kk: u32, last: u32) -> Num {
+  var value = Num(0);
+  if (kk < last) { value = element_b(i); }
+  return value;
 }
 
 fn decode_quad(bits: Quad) -> Num4 {
@@ -285,6 +340,19 @@ fn store_c_quad(row: u32, col: u32, acc: Num4) {
   // with IN_I8: c_quads[i] = bitcast<vec4<u32>>(acc);
 }
 
+// store_c for C[row, col] and those of the three after it in the row that exist.
+fn store_c_vector(row: u32, col: u32, acc: Num4) {
+  store_c_quad(row, col, acc);
+  // with C_SCALARS: store_c_scalars(row, col, acc);
+}
+
+fn store_c_scalars(row: u32, col: u32, acc: Num4) {
+  store_c(row, col, acc.x);
+  if (col + 1u < shape.n) { store_c(row, col + 1u, acc.y); }
+  if (col + 2u < shape.n) { store_c(row, col + 2u, acc.z); }
+  if (col + 3u < shape.n) { store_c(row, col + 3u, acc.w); }
+}
+
 fn decode_old(bits: QuadOut) -> vec4<f32> {
   return bitcast<vec4<f32>>(bits);
   // with OUT_F16: return vec4<f32>(unpack2x16float(bits.x), unpack2x16float(bits.y));
@@ -305,78 +373,56 @@ const TN4: u32 = TN / 4u;
 const ACC: u32 = TM * TN4;
 const BM4: u32 = BM / 4u;
 const BN4: u32 = BN / 4u;
-const A_UNITS: u32 = BM4 * BK / WG_SIZE; // vectors that an invocation fetches per slice
-const B_UNITS: u32 = BN4 * BK / WG_SIZE;
-const A_WIDTH: u32 = BM4 + u32(A_TRANS == false); // padded where neighbours write one below the other
-const B_WIDTH: u32 = BN4 + u32(B_TRANS);
+const BK4: u32 = BK / 4u;
 const BLOCKS_N: u32 = BN / (LANES_N * TN);
-// A vector holds neighbours in m or n, or, where these are loaded one by one and
-// by neighbouring invocations, elements that are a quarter of the tile apart.
-const A_SPREAD: bool = A_TRANS && A_QUADS == false;
-const B_SPREAD: bool = B_TRANS == false && B_QUADS == false;
-const A_STEP: u32 = 1u + u32(A_SPREAD) * (BM4 - 1u); // from an element of a vector to the next
-const B_STEP: u32 = 1u + u32(B_SPREAD) * (BN4 - 1u);
-const A_VECTOR: u32 = 4u - 3u * u32(A_SPREAD); // from a vector to the next
-const B_VECTOR: u32 = 4u - 3u * u32(B_SPREAD);
-const STORE_QUADS: bool = C_QUADS && B_SPREAD == false;
+// Fetches of 4 x 4 elements in a slice, and of an invocation.
+const A_FETCHES: u32 = BM4 * BK4;
+const ALL_FETCHES: u32 = A_FETCHES + BN4 * BK4;
+const FETCHES: u32 = (ALL_FETCHES + WG_SIZE - 1u) / WG_SIZE;
+const FETCHED: u32 = FETCHES * 4u;
+// Whether vectors lie across K in memory already.
+const A_ACROSS: bool = A_QUADS && A_TRANS;
+const B_ACROSS: bool = B_QUADS && B_TRANS == false;
+// Where they are transposed, padding keeps neighbours in k out of the same bank.
+const A_WIDTH: u32 = BM4 + u32(A_ACROSS == false);
+const B_WIDTH: u32 = BN4 + u32(B_ACROSS == false);
 
-const_assert BM > 0u && BN > 0u && BK > 0u && TM > 0u && TN > 0u && LANES_M > 0u && LANES_N > 0u;
-const_assert TM % 4u == 0u && TN % 4u == 0u;
-const_assert BM % (LANES_M * TM) == 0u && BN % (LANES_N * TN) == 0u;
-const_assert A_UNITS * WG_SIZE == BM4 * BK && B_UNITS * WG_SIZE == BN4 * BK;
-const_assert ACC <= 32u && A_UNITS <= 16u && B_UNITS <= 16u;
+const_assert BM > 0u && BN > 0u && BK > 0u && TM > 0u && TN > 0u && LANES_M > 0u && LANES_N > 0u && NEAR_M > 0u && NEAR_N > 0u;
+const_assert TM % 4u == 0u && TN % 4u == 0u && BK % 4u == 0u;
+const_assert BM % (LANES_M * TM) == 0u && BN % (LANES_N * TN) == 0u && LANES_M % NEAR_M == 0u && LANES_N % NEAR_N == 0u;
+const_assert ACC <= 32u && FETCHES <= 4u;
 
-var<workgroup> a_tile: array<array<Num4, A_WIDTH>, BK>; // [kk][vector of rows]
-var<workgroup> b_tile: array<array<Num4, B_WIDTH>, BK>; // [kk][vector of columns]
+var<workgroup> a_tile: array<array<Num4, A_WIDTH>, BK>; // [kk][row / 4]
+var<workgroup> b_tile: array<array<Num4, B_WIDTH>, BK>; // [kk][column / 4]
 
-// Where vector e of a slice of A lies in it: (vector of rows, kk).
+// Where fetch e lies in its slice of A: (row / 4, kk / 4). Neighbouring invocations
+// read neighbours in memory.
 fn place_a(e: u32) -> vec2<u32> {
   if (A_TRANS) { return vec2<u32>(e % BM4, e / BM4); }
-  return vec2<u32>(e / BK, e % BK);
+  return vec2<u32>(e / BK4, e % BK4);
 }
 
-// Vector e of the slice of A from k0 on; kk from last on counts as 0.
-fn fetch_a(e: u32, row0: u32, k0: u32, last: u32) -> Num4 {
-  let at = place_a(e);
-  let row = row0 + at.x * A_VECTOR;
-  let kk = k0 + at.y;
-  var value = Num4();
-  if (kk < last) {
-    if (row < shape.m) { value.x = load_a(row, kk); }
-    // with A_QUADS: if (row < shape.m) { value = load_a_quad(row, kk); }
-    if (row + A_STEP < shape.m) { value.y = load_a(row + A_STEP, kk); }
-    // with A_QUADS:
-    if (row + 2u * A_STEP < shape.m) { value.z = load_a(row + 2u * A_STEP, kk); }
-    // with A_QUADS:
-    if (row + 3u * A_STEP < shape.m) { value.w = load_a(row + 3u * A_STEP, kk); }
-    // with A_QUADS:
-  }
-  return value;
-}
-
-// Where vector e of a slice of B lies in it: (kk, vector of columns).
+// The same for B: (column / 4, kk / 4).
 fn place_b(e: u32) -> vec2<u32> {
-  if (B_TRANS) { return vec2<u32>(e % BK, e / BK); }
-  return vec2<u32>(e / BN4, e % BN4);
+  if (B_TRANS) { return vec2<u32>(e / BK4, e % BK4); }
+  return vec2<u32>(e % BN4, e / BN4);
 }
 
-fn fetch_b(e: u32, col0: u32, k0: u32, last: u32) -> Num4 {
-  let at = place_b(e);
-  let kk = k0 + at.x;
-  let col = col0 + at.y * B_VECTOR;
-  var value = Num4();
-  if (kk < last) {
-    if (col < shape.n) { value.x = load_b(kk, col); }
-    // with B_QUADS: if (col < shape.n) { value = load_b_quad(kk, col); }
-    if (col + B_STEP < shape.n) { value.y = load_b(kk, col + B_STEP); }
-    // with B_QUADS:
-    if (col + 2u * B_STEP < shape.n) { value.z = load_b(kk, col + 2u * B_STEP); }
-    // with B_QUADS:
-    if (col + 3u * B_STEP < shape.n) { value.w = load_b(kk, col + 3u * B_STEP); }
-    // with B_QUADS:
-  }
-  return value;
+// Element at which vector c of a fetch from A begins, for a slice that begins at 0.
+fn start_a(row0: u32, at: vec2<u32>, c: u32) -> u32 {
+  if (A_ACROSS) { return index_a(min(row0 + at.x * 4u, (shape.m - 1u) & ~3u), at.y * 4u + c); }
+  return index_a(min(row0 + at.x * 4u + c, shape.m - 1u), at.y * 4u);
 }
+
+fn start_b(col0: u32, at: vec2<u32>, c: u32) -> u32 {
+  if (B_ACROSS) { return index_b(at.y * 4u + c, min(col0 + at.x * 4u, (shape.n - 1u) & ~3u)); }
+  return index_b(at.y * 4u, min(col0 + at.x * 4u + c, shape.n - 1u));
+}
+
+// kk of vector c of fetch e, in its slice.
+fn kk_a(e: u32, c: u32) -> u32 { return place_a(e).y * 4u + select(0u, c, A_ACROSS); }
+
+fn kk_b(e: u32, c: u32) -> u32 { return place_b(e).y * 4u + select(0u, c, B_ACROSS); }
 
 @compute @workgroup_size(WG_SIZE, 1, 1)
 fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -385,52 +431,111 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
   let col0 = tile.x * BN;
   let first = tile.z % shape.splits * shape.depth;
   let last = min(first + shape.depth, shape.k);
+
+  // This invocation's vectors of rows and columns: every LANES_M-th and LANES_N-th
+  // from these on.
   let block = lane / (LANES_M * LANES_N);
-  let in_block = lane % (LANES_M * LANES_N);
-  let row_vector = block / BLOCKS_N * (LANES_M * TM4) + in_block / LANES_N;
-  let col_vector = block % BLOCKS_N * (LANES_N * TN4) + in_block % LANES_N;
+  let near = lane % (LANES_M * LANES_N) / (NEAR_M * NEAR_N);
+  let nearest = lane % (NEAR_M * NEAR_N);
+  let block_row = block / BLOCKS_N * (LANES_M * TM4);
+  let block_col = block % BLOCKS_N * (LANES_N * TN4);
+  let row_vector = block_row + near / (LANES_N / NEAR_N) * NEAR_M + nearest / NEAR_N;
+  let col_vector = block_col + near % (LANES_N / NEAR_N) * NEAR_N + nearest % NEAR_N;
+  let idle = row0 + block_row * 4u >= shape.m || col0 + block_col * 4u >= shape.n;
+
+  var start: array<u32, FETCHED>;
+  for (var f = 0u; f < FETCHES; f += 1u) { // unroll if UNROLL
+    let e = lane + f * WG_SIZE;
+    if (e < A_FETCHES) {
+      for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
+        start[f * 4u + c] = start_a(row0, place_a(e), c);
+      }
+    } else {
+      for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
+        start[f * 4u + c] = start_b(col0, place_b(e - A_FETCHES), c);
+      }
+    }
+  }
 
   var acc: array<Num4, ACC>;
   for (var e = 0u; e < ACC; e += 1u) { // unroll if UNROLL
     acc[e] = Num4();
   }
-  var a_next: array<Num4, A_UNITS>;
-  var b_next: array<Num4, B_UNITS>;
-  for (var u = 0u; u < A_UNITS; u += 1u) { // unroll if UNROLL
-    a_next[u] = fetch_a(lane + u * WG_SIZE, row0, first, last);
-  }
-  for (var u = 0u; u < B_UNITS; u += 1u) { // unroll if UNROLL
-    b_next[u] = fetch_b(lane + u * WG_SIZE, col0, first, last);
+  var next: array<Num4, FETCHED>; // what was fetched of the next slice
+  for (var f = 0u; f < FETCHES; f += 1u) { // unroll if UNROLL
+    let e = lane + f * WG_SIZE;
+    if (e < A_FETCHES) {
+      for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
+        next[f * 4u + c] = masked_vector_a(start[f * 4u + c] + first * shape.a_col, first + kk_a(e, c), last);
+      }
+    } else if (e < ALL_FETCHES) {
+      for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
+        next[f * 4u + c] = masked_vector_b(start[f * 4u + c] + first * shape.b_row, first + kk_b(e - A_FETCHES, c), last);
+      }
+    }
   }
   for (var k0 = first; k0 < last; k0 += BK) {
-    for (var u = 0u; u < A_UNITS; u += 1u) { // unroll if UNROLL
-      let at = place_a(lane + u * WG_SIZE);
-      a_tile[at.y][at.x] = a_next[u];
-    }
-    for (var u = 0u; u < B_UNITS; u += 1u) { // unroll if UNROLL
-      let at = place_b(lane + u * WG_SIZE);
-      b_tile[at.x][at.y] = b_next[u];
+    for (var f = 0u; f < FETCHES; f += 1u) { // unroll if UNROLL
+      let e = lane + f * WG_SIZE;
+      let v0 = next[f * 4u];
+      let v1 = next[f * 4u + 1u];
+      let v2 = next[f * 4u + 2u];
+      let v3 = next[f * 4u + 3u];
+      if (e < A_FETCHES) {
+        let at = place_a(e);
+        for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
+          var v = next[f * 4u + c];
+          if (!A_ACROSS) { v = Num4(v0[c], v1[c], v2[c], v3[c]); }
+          a_tile[at.y * 4u + c][at.x] = v;
+        }
+      } else if (e < ALL_FETCHES) {
+        let at = place_b(e - A_FETCHES);
+        for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
+          var v = next[f * 4u + c];
+          if (!B_ACROSS) { v = Num4(v0[c], v1[c], v2[c], v3[c]); }
+          b_tile[at.y * 4u + c][at.x] = v;
+        }
+      }
     }
     workgroupBarrier(); // the slice is complete; k0 is the same for all
 
-    for (var u = 0u; u < A_UNITS; u += 1u) { // unroll if UNROLL
-      a_next[u] = fetch_a(lane + u * WG_SIZE, row0, k0 + BK, last);
-    }
-    for (var u = 0u; u < B_UNITS; u += 1u) { // unroll if UNROLL
-      b_next[u] = fetch_b(lane + u * WG_SIZE, col0, k0 + BK, last);
-    }
-    for (var kk = 0u; kk < BK; kk += 1u) { // unroll if UNROLL
-      var x: array<Num4, TM4>;
-      var y: array<Num4, TN4>;
-      for (var i = 0u; i < TM4; i += 1u) { // unroll if UNROLL
-        x[i] = a_tile[kk][row_vector + i * LANES_M];
+    let k1 = k0 + BK;
+    for (var f = 0u; f < FETCHES; f += 1u) { // unroll if UNROLL
+      let e = lane + f * WG_SIZE;
+      if (k1 + BK <= last) {
+        if (e < A_FETCHES) {
+          for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
+            next[f * 4u + c] = vector_a(start[f * 4u + c] + k1 * shape.a_col);
+          }
+        } else if (e < ALL_FETCHES) {
+          for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
+            next[f * 4u + c] = vector_b(start[f * 4u + c] + k1 * shape.b_row);
+          }
+        }
+      } else if (e < A_FETCHES) {
+        for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
+          next[f * 4u + c] = masked_vector_a(start[f * 4u + c] + k1 * shape.a_col, k1 + kk_a(e, c), last);
+        }
+      } else if (e < ALL_FETCHES) {
+        for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
+          next[f * 4u + c] = masked_vector_b(start[f * 4u + c] + k1 * shape.b_row, k1 + kk_b(e - A_FETCHES, c), last);
+        }
       }
-      for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
-        y[j] = b_tile[kk][col_vector + j * LANES_N];
-      }
-      for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
+    }
+    if (!idle) {
+      for (var kk = 0u; kk < BK; kk += 1u) { // unroll if UNROLL
+        var x: array<Num4, TM4>;
+        var y: array<Num4, TN4>;
+        for (var i = 0u; i < TM4; i += 1u) { // unroll if UNROLL
+          x[i] = a_tile[kk][row_vector + i * LANES_M];
+        }
         for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
-          acc[i * TN4 + j] = multiply_add_quad(x[i / 4u][i % 4u], y[j], acc[i * TN4 + j]);
+          y[j] = b_tile[kk][col_vector + j * LANES_N];
+        }
+        for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
+          for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
+            acc[i * TN4 + j] = multiply_add_quad(x[i / 4u][i % 4u], y[j], acc[i * TN4 + j]);
+          }
         }
       }
     }
@@ -440,21 +545,9 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
   batch = tile.z; // each part of K has a C of its own
   for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
     for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
-      let row = row0 + (row_vector + i / 4u * LANES_M) * A_VECTOR + i % 4u * A_STEP;
-      let col = col0 + (col_vector + j * LANES_N) * B_VECTOR;
-      if (row < shape.m) { store(row, col, acc[i * TN4 + j]); }
+      let row = row0 + (row_vector + i / 4u * LANES_M) * 4u + i % 4u;
+      let col = col0 + (col_vector + j * LANES_N) * 4u;
+      if (row < shape.m && col < shape.n) { store_c_vector(row, col, acc[i * TN4 + j]); }
     }
   }
-}
-
-// Stores a vector of C, whose first column is col.
-fn store(row: u32, col: u32, acc: Num4) {
-  if (col < shape.n) { store_c(row, col, acc.x); }
-  // with STORE_QUADS: if (col < shape.n) { store_c_quad(row, col, acc); }
-  if (col + B_STEP < shape.n) { store_c(row, col + B_STEP, acc.y); }
-  // with STORE_QUADS:
-  if (col + 2u * B_STEP < shape.n) { store_c(row, col + 2u * B_STEP, acc.z); }
-  // with STORE_QUADS:
-  if (col + 3u * B_STEP < shape.n) { store_c(row, col + 3u * B_STEP, acc.w); }
-  // with STORE_QUADS:
 }

@@ -77,14 +77,24 @@ struct Shape {
 
 var<private> batch: u32; // which matrix of the batch; main sets it first
 
-fn load_a(row: u32, kk: u32) -> Num {
-  let i = shape.a_offset + batch * shape.a_batch + row * shape.a_row + kk * shape.a_col;
+fn load_a(row: u32, kk: u32) -> Num { return element_a(index_a(row, kk)); }
+
+fn load_b(kk: u32, col: u32) -> Num { return element_b(index_b(kk, col)); }
+
+fn index_a(row: u32, kk: u32) -> u32 {
+  return shape.a_offset + batch * shape.a_batch + row * shape.a_row + kk * shape.a_col;
+}
+
+fn index_b(kk: u32, col: u32) -> u32 {
+  return shape.b_offset + batch * shape.b_batch + kk * shape.b_row + col * shape.b_col;
+}
+
+fn element_a(i: u32) -> Num {
   return decode(a[word(i)], i);
   // with NATIVE_IN: return f32(a[i]);
 }
 
-fn load_b(kk: u32, col: u32) -> Num {
-  let i = shape.b_offset + batch * shape.b_batch + kk * shape.b_row + col * shape.b_col;
+fn element_b(i: u32) -> Num {
   return decode(b[word(i)], i);
   // with NATIVE_IN: return f32(b[i]);
 }

@@ -1,8 +1,11 @@
-const A_QUADS: bool = false; // tunable: A's stride along m is 1 and all else of A a multiple of 4, so that four elements are loaded at a time
-const B_QUADS: bool = true; // tunable: B's stride along n is 1 and all else of B a multiple of 4
-const C_QUADS: bool = true; // tunable: the same of C
-const A_TRANS: bool = false; // tunable: neighbours in m, not in k, are loaded by neighbouring invocations
-const B_TRANS: bool = false; // tunable: neighbours in k, not in n, are loaded by neighbouring invocations
+const A_QUADS: bool = true; // tunable: A's stride of 1 and everything else of A are such that four neighbours can be read at once
+const B_QUADS: bool = true; // tunable: B's are
+const C_QUADS: bool = true; // tunable: C's are, and along n
+const A_TRANS: bool = false; // tunable: neighbours in A's memory are neighbours in m, not in k
+const B_TRANS: bool = false; // tunable: neighbours in B's memory are neighbours in k, not in n
+const A_SCALARS: bool = A_QUADS == false;
+const B_SCALARS: bool = B_QUADS == false;
+const C_SCALARS: bool = C_QUADS == false;
 const HALF_IN: bool = IN_F16 || IN_BF16;
 
 alias Num4 = vec4<f32>;
@@ -18,14 +21,48 @@ alias QuadOut = vec4<u32>; // words of four elements of C
 @group(0) @binding(2) var<storage, read> b_quads: array<Quad>;
 @group(0) @binding(3) var<storage, read_write> c_quads: array<QuadOut>;
 
-// A[row, kk] and the three after it along the stride of 1.
-fn load_a_quad(row: u32, kk: u32) -> Num4 {
-  return decode_quad(a_quads[(shape.a_offset + batch * shape.a_batch + row * shape.a_row + kk * shape.a_col) >> 2u]);
+// Element i of A and the three after it: along its stride of 1 or, where that is
+// not possible, along k.
+fn vector_a(i: u32) -> Num4 {
+  return decode_quad(a_quads[i >> 2u]);
+  // with A_SCALARS: return Num4(element_a(i), element_a(i + shape.a_col), element_a(i + 2u * shape.a_col), element_a(i + 3u * shape.a_col));
 }
 
-// B[kk, col] and the three after it along the stride of 1.
-fn load_b_quad(kk: u32, col: u32) -> Num4 {
-  return decode_quad(b_quads[(shape.b_offset + batch * shape.b_batch + kk * shape.b_row + col * shape.b_col) >> 2u]);
+// The same where the first is at kk; what is not before last is not loaded and
+// counts as 0.
+fn masked_vector_a(i: u32, kk: u32, last: u32) -> Num4 {
+  var value = Num4();
+  if (kk < last) { value = vector_a(i); }
+  // with A_SCALARS: value = Num4(masked_a(i, kk, last), masked_a(i + shape.a_col, kk + 1u, last), masked_a(i + 2u * shape.a_col, kk + 2u, last), masked_a(i + 3u * shape.a_col, kk + 3u, last));
+  return value;
+}
+
+fn masked_a(i: u32, kk: u32, last: u32) -> Num {
+  var value = Num(0);
+  if (kk < last) { value = element_a(i); }
+  return value;
+}
+
+// Element i of B and the three after it: along its stride of 1 or, where that is
+// not possible, along k.
+fn vector_b(i: u32) -> Num4 {
+  return decode_quad(b_quads[i >> 2u]);
+  // with B_SCALARS: return Num4(element_b(i), element_b(i + shape.b_row), element_b(i + 2u * shape.b_row), element_b(i + 3u * shape.b_row));
+}
+
+// The same where the first is at kk; what is not before last is not loaded and
+// counts as 0.
+fn masked_vector_b(i: u32, kk: u32, last: u32) -> Num4 {
+  var value = Num4();
+  if (kk < last) { value = vector_b(i); }
+  // with B_SCALARS: value = Num4(masked_b(i, kk, last), masked_b(i + shape.b_row, kk + 1u, last), masked_b(i + 2u * shape.b_row, kk + 2u, last), masked_b(i + 3u * shape.b_row, kk + 3u, last));
+  return value;
+}
+
+fn masked_b(i: u32, kk: u32, last: u32) -> Num {
+  var value = Num(0);
+  if (kk < last) { value = element_b(i); }
+  return value;
 }
 
 fn decode_quad(bits: Quad) -> Num4 {
@@ -54,6 +91,19 @@ fn store_c_quad(row: u32, col: u32, acc: Num4) {
   }
   c_quads[i] = encode_quad(vec4<f32>(activate(value.x), activate(value.y), activate(value.z), activate(value.w)));
   // with IN_I8: c_quads[i] = bitcast<vec4<u32>>(acc);
+}
+
+// store_c for C[row, col] and those of the three after it in the row that exist.
+fn store_c_vector(row: u32, col: u32, acc: Num4) {
+  store_c_quad(row, col, acc);
+  // with C_SCALARS: store_c_scalars(row, col, acc);
+}
+
+fn store_c_scalars(row: u32, col: u32, acc: Num4) {
+  store_c(row, col, acc.x);
+  if (col + 1u < shape.n) { store_c(row, col + 1u, acc.y); }
+  if (col + 2u < shape.n) { store_c(row, col + 2u, acc.z); }
+  if (col + 3u < shape.n) { store_c(row, col + 3u, acc.w); }
 }
 
 fn decode_old(bits: QuadOut) -> vec4<f32> {
