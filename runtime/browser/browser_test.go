@@ -398,26 +398,4 @@ func TestBindGroups(t *testing.T) {
 	}
 }
 
-func BenchmarkSubmit(b *testing.B) {
-	dev := runtimetest.Open(b, New())
-	p, err1 := dev.NewPipeline(b.Context(), fillShader())
-	value, err2 := dev.NewBuffer("value", 16)
-	out, err3 := dev.NewBuffer("out", 4)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		b.Fatal(err)
-	}
-	one := gpu.Dispatch{Pipeline: p, Buffers: []gpu.Buffer{value, out}, Workgroups: [3]uint32{1, 1, 1}}
-	for name, batch := range map[string]int{"1": 1, "100": 100} {
-		ds := slices.Repeat([]gpu.Dispatch{one}, batch)
-		b.Run("dispatches="+name, func(b *testing.B) {
-			for b.Loop() {
-				if err := dev.Submit(b.Context(), ds...); err != nil {
-					b.Fatal(err)
-				}
-			}
-			if err := dev.Wait(b.Context()); err != nil {
-				b.Fatal(err)
-			}
-		})
-	}
-}
+func BenchmarkDispatch(b *testing.B) { runtimetest.Benchmark(b, New()) }
