@@ -35,9 +35,6 @@ func (b *Batch) Add(d Dispatch) bool {
 	return b.size >= 1<<b.grown || b.workgroups >= maxWorkgroups
 }
 
-// Empty tells whether nothing is gathered.
-func (b *Batch) Empty() bool { return b.size == 0 }
-
 // Handed begins the next batch.
 func (b *Batch) Handed() { *b = Batch{grown: min(b.grown+1, maxGrown)} }
 

@@ -412,7 +412,7 @@ func TestHandedOverByItself(t *testing.T) {
 		if err := dev.Submit(t.Context(), run); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(30 * time.Second); !dev.batch.Empty(); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(30 * time.Second); len(dev.gathered) > 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("what was gathered lies there after 30 seconds")
 			}

@@ -350,7 +350,7 @@ func (d *Device) gather(ctx context.Context, ds []gpu.Dispatch) (full bool, err 
 // handOver submits what is gathered as one compute pass, between the two
 // timestamps of t if it is not nil. The caller holds mu.
 func (d *Device) handOver(t *timestamps) {
-	if d.batch.Empty() && t == nil {
+	if len(d.gathered) == 0 && t == nil {
 		return
 	}
 	m := &d.methods
@@ -393,7 +393,7 @@ func (d *Device) handOver(t *timestamps) {
 // tick hands over in a while what is gathered, if nothing does before: when
 // this process's goroutines let it, which have one thread. The caller holds mu.
 func (d *Device) tick() {
-	if d.ticking || d.batch.Empty() {
+	if d.ticking || len(d.gathered) == 0 {
 		return
 	}
 	d.ticking = true

@@ -114,7 +114,7 @@ func (d *device) dispose(free func()) {
 // free frees something once no gathered dispatch uses it: the device looks up
 // what a batch uses when it is handed over. The device is locked.
 func (d *device) free(free func()) {
-	if d.batch.Empty() {
+	if len(d.gathered) == 0 {
 		free()
 	} else {
 		d.doom(free)
@@ -130,7 +130,7 @@ func (d *device) doom(free func()) {
 // freeDoomed frees what was put off, unless dispatches are gathered. The device
 // is locked.
 func (d *device) freeDoomed() {
-	if !d.batch.Empty() {
+	if len(d.gathered) > 0 {
 		return
 	}
 	d.doomedMu.Lock()
@@ -300,7 +300,7 @@ func (d *device) gather(ds []gpu.Dispatch) (full bool, err error) {
 // handOver submits what is gathered. Its error is for failure. The device is
 // locked.
 func (d *device) handOver() {
-	if d.batch.Empty() {
+	if len(d.gathered) == 0 {
 		return
 	}
 	d.keep(d.fault(nil))
@@ -316,7 +316,7 @@ func (d *device) handOver() {
 // tick hands over in a while what is gathered, if nothing does before. The
 // device is locked.
 func (d *device) tick() {
-	if d.ticking || d.batch.Empty() {
+	if d.ticking || len(d.gathered) == 0 {
 		return
 	}
 	d.ticking = true
