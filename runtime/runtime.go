@@ -57,6 +57,12 @@ type Device interface {
 	// in order: each sees the writes of those before it, in this call and in
 	// earlier ones. The buffers and pipelines may be closed once Submit has
 	// returned.
+	//
+	// Dispatches of several calls may be gathered and handed to the device
+	// together, which happens at the latest after MaxDelay, or when something
+	// waits for them. An error that is found only then comes from the next call
+	// of Submit, Wait, Elapsed or Read, or from Close; the other dispatches that
+	// were handed over with the one at fault may not have run.
 	Submit(ctx context.Context, ds ...Dispatch) error
 
 	// Wait blocks until all that was submitted has ended. When ctx ends first,
@@ -68,7 +74,8 @@ type Device interface {
 	Elapsed(ctx context.Context, ds ...Dispatch) (time.Duration, Clock, error)
 
 	// Close waits for queued work and frees the device with everything made
-	// from it. Closing twice is allowed.
+	// from it. It returns the errors of dispatches that no other call returned.
+	// Closing twice is allowed.
 	Close() error
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall/js"
 	"testing"
+	"time"
 
 	gpu "github.com/wgemm/wgemm/runtime"
 	"github.com/wgemm/wgemm/runtime/runtimetest"
@@ -366,58 +367,71 @@ func TestErrorTypes(t *testing.T) {
 	}
 }
 
-// A pipeline finds the bind group of buffers that it has seen, and holds only
-// so many.
+// A device finds the bind group of buffers that it has seen, for any pipeline
+// with the same bindings, and holds only so many.
 func TestBindGroups(t *testing.T) {
-	dev := runtimetest.Open(t, New())
-	run := fillDispatch(t, dev, 16)
-	p := run.Pipeline.(*Pipeline)
+	dev := runtimetest.Open(t, New()).(*Device)
+	run, other := fillDispatch(t, dev, 16), fillDispatch(t, dev, 16)
+	other.Buffers = run.Buffers
 	for range 3 {
-		if err := dev.Submit(t.Context(), run, run); err != nil {
+		if err := dev.Submit(t.Context(), run, other); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(p.groups) != 1 {
-		t.Errorf("%d groups for one set of buffers", len(p.groups))
+	if len(dev.groups) != 1 || len(dev.layouts) != 1 {
+		t.Errorf("%d groups and %d layouts for one set of buffers and of bindings", len(dev.groups), len(dev.layouts))
 	}
 	for range maxGroups + 5 {
 		out, err := dev.NewBuffer("out", 4)
 		if err != nil {
 			t.Fatal(err)
 		}
-		run.Buffers[1] = out
+		run.Buffers = []gpu.Buffer{run.Buffers[0], out}
 		if err := errors.Join(dev.Submit(t.Context(), run), out.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(p.groups) > maxGroups {
-		t.Errorf("%d groups, want at most %d", len(p.groups), maxGroups)
+	if len(dev.groups) > maxGroups {
+		t.Errorf("%d groups, want at most %d", len(dev.groups), maxGroups)
 	}
 	if err := dev.Wait(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-func BenchmarkSubmit(b *testing.B) {
-	dev := runtimetest.Open(b, New())
-	p, err1 := dev.NewPipeline(b.Context(), fillShader())
-	value, err2 := dev.NewBuffer("value", 16)
-	out, err3 := dev.NewBuffer("out", 4)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		b.Fatal(err)
-	}
-	one := gpu.Dispatch{Pipeline: p, Buffers: []gpu.Buffer{value, out}, Workgroups: [3]uint32{1, 1, 1}}
-	for name, batch := range map[string]int{"1": 1, "100": 100} {
-		ds := slices.Repeat([]gpu.Dispatch{one}, batch)
-		b.Run("dispatches="+name, func(b *testing.B) {
-			for b.Loop() {
-				if err := dev.Submit(b.Context(), ds...); err != nil {
-					b.Fatal(err)
-				}
+// What is gathered goes to the device without a further call.
+func TestHandedOverByItself(t *testing.T) {
+	dev := runtimetest.Open(t, New()).(*Device)
+	run := fillDispatch(t, dev, 16)
+	for round := range 3 {
+		for range 1 << round { // one more than an idle device takes at once
+			if err := dev.Submit(t.Context(), run, run); err != nil {
+				t.Fatal(err)
 			}
-			if err := dev.Wait(b.Context()); err != nil {
-				b.Fatal(err)
+		}
+		if err := dev.Submit(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(30 * time.Second); len(dev.gathered) > 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("what was gathered lies there after 30 seconds")
 			}
-		})
+		}
 	}
 }
+
+// To submit takes a few allocations that do not grow with the number of calls.
+func TestAllocations(t *testing.T) {
+	dev := runtimetest.Open(t, New())
+	run := fillDispatch(t, dev, 16)
+	allocations := testing.AllocsPerRun(640, func() {
+		if err := dev.Submit(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocations > 4 {
+		t.Errorf("%v allocations for a dispatch, want at most 4", allocations)
+	}
+}
+
+func BenchmarkDispatch(b *testing.B) { runtimetest.Benchmark(b, New()) }

@@ -27,7 +27,9 @@ type Buffer struct {
 	label  string
 	size   int
 	buffer js.Value
-	closed bool // guarded by device.mu
+	// Guarded by device.mu:
+	batch  uint64 // the last one that binds it
+	closed bool
 }
 
 var _ gpu.Buffer = (*Buffer)(nil)
@@ -76,6 +78,9 @@ func (b *Buffer) Write(offset int, data []byte) error {
 	}
 	if err := gpu.CheckWrite(b.size, offset, len(data)); err != nil {
 		return err
+	}
+	if b.batch == d.batches {
+		d.handOver(nil) // what is written comes before all that is submitted later
 	}
 	if d.upload.IsUndefined() {
 		d.upload = js.Global().Get("Uint8Array").New(uploadBytes)
@@ -145,20 +150,27 @@ func (b *Buffer) copyTo(r readBuffer, offset, size int) (js.Value, error) {
 	if err := b.usable(); err != nil {
 		return js.Undefined(), err
 	}
+	d.handOver(nil)
 	encoder := d.device.Call("createCommandEncoder")
 	encoder.Call("copyBufferToBuffer", b.buffer, offset, r.buffer, 0, size)
 	d.queue.Call("submit", []any{encoder.Call("finish")})
 	return r.buffer.Call("mapAsync", mapModeRead, 0, size), nil
 }
 
-// Close destroys the buffer, which WebGPU lets queued work outlive.
+// Close destroys the buffer, which submitted work outlives, but not what is only
+// gathered.
 func (b *Buffer) Close() error {
-	b.device.mu.Lock()
-	defer b.device.mu.Unlock()
-	if !b.closed {
-		b.closed = true
+	d := b.device
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case b.closed:
+	case b.batch == d.batches:
+		d.doomed = append(d.doomed, b.buffer)
+	default:
 		b.buffer.Call("destroy")
 	}
+	b.closed = true
 	return nil
 }
 

@@ -52,36 +52,64 @@ type Device struct {
 	closing sync.Once
 	mu      sync.Mutex // guards what follows, what says so elsewhere, and the stack of error scopes
 	closed  bool
-	late    []error    // faults of submitted work that no call has returned
-	buffers uint64     // made so far
-	upload  js.Value   // Uint8Array that Write copies through
-	spare   readBuffer // for the next Read; its size is 0 if there is none
+	late    []error             // faults of submitted work that no call has returned
+	buffers uint64              // made so far
+	layouts map[string]*layout  // by bindings
+	groups  map[string]js.Value // by layout and buffers
+	upload  js.Value            // Uint8Array that Write copies through
+	spare   readBuffer          // for the next Read; its size is 0 if there is none
+
+	batch    gpu.Batch
+	gathered []command
+	batches  uint64      // begun so far
+	doomed   []js.Value  // buffers to destroy when the batch is handed over
+	timer    *time.Timer // hands over what lies gathered; made by the first batch that does
+	ticking  bool
 }
 
 var _ gpu.Device = (*Device)(nil)
 
-// methods are those that each submit or wait calls, as functions: the ones of
-// the device bound to it, the ones of GPUComputePassEncoder with the encoder
+// A command is a dispatch that was gathered.
+type command struct {
+	pipeline, group js.Value
+	grid            [3]uint32
+}
+
+// methods are those that each batch or wait calls, as functions: the ones of
+// the device and its queue bound to it, the ones of encoders with the encoder
 // as first argument. Calling them so takes a quarter of the time of
 // js.Value.Call, which looks a method up by name.
 type methods struct {
-	setPipeline, setBindGroup, dispatchWorkgroups      js.Value
-	pushErrorScope, popErrorScope, onSubmittedWorkDone js.Value
-	filters                                            [3]js.Value // of error scopes
+	createCommandEncoder, beginComputePass, finish, submit js.Value
+	setPipeline, setBindGroup, dispatchWorkgroups, end     js.Value
+	pushErrorScope, popErrorScope, onSubmittedWorkDone     js.Value
+	all                                                    js.Value    // Promise.all
+	filters                                                [3]js.Value // of error scopes
+	commands                                               js.Value    // the array of one that submit takes
 }
 
 func newMethods(device js.Value) methods {
-	queue := device.Get("queue")
-	pass := device.Call("createCommandEncoder").Call("beginComputePass")
+	queue, promise := device.Get("queue"), js.Global().Get("Promise")
+	encoder := device.Call("createCommandEncoder")
+	pass := encoder.Call("beginComputePass")
+	bound := func(this js.Value, name string) js.Value { return this.Get(name).Call("bind", this) }
 	call := js.Global().Get("Function").Get("prototype").Get("call")
+	unbound := func(this js.Value, name string) js.Value { return call.Call("bind", this.Get(name)) }
 	return methods{
-		setPipeline:         call.Call("bind", pass.Get("setPipeline")),
-		setBindGroup:        call.Call("bind", pass.Get("setBindGroup")),
-		dispatchWorkgroups:  call.Call("bind", pass.Get("dispatchWorkgroups")),
-		pushErrorScope:      device.Get("pushErrorScope").Call("bind", device),
-		popErrorScope:       device.Get("popErrorScope").Call("bind", device),
-		onSubmittedWorkDone: queue.Get("onSubmittedWorkDone").Call("bind", queue),
-		filters:             [3]js.Value{js.ValueOf("validation"), js.ValueOf("out-of-memory"), js.ValueOf("internal")},
+		createCommandEncoder: bound(device, "createCommandEncoder"),
+		beginComputePass:     unbound(encoder, "beginComputePass"),
+		finish:               unbound(encoder, "finish"),
+		submit:               bound(queue, "submit"),
+		setPipeline:          unbound(pass, "setPipeline"),
+		setBindGroup:         unbound(pass, "setBindGroup"),
+		dispatchWorkgroups:   unbound(pass, "dispatchWorkgroups"),
+		end:                  unbound(pass, "end"),
+		pushErrorScope:       bound(device, "pushErrorScope"),
+		popErrorScope:        bound(device, "popErrorScope"),
+		onSubmittedWorkDone:  bound(queue, "onSubmittedWorkDone"),
+		all:                  bound(promise, "all"),
+		filters:              [3]js.Value{js.ValueOf("validation"), js.ValueOf("out-of-memory"), js.ValueOf("internal")},
+		commands:             js.Global().Get("Array").New(1),
 	}
 }
 
@@ -112,7 +140,12 @@ func open(ctx context.Context, a adapter) (*Device, error) {
 // newDevice returns the Device of a GPUDevice and watches it.
 func newDevice(a gpu.Adapter, v js.Value) *Device {
 	a.Limits, a.Features = limits(v), features(v)
-	d := &Device{adapter: a, device: v, queue: v.Get("queue"), methods: newMethods(v), lost: make(chan struct{})}
+	d := &Device{
+		adapter: a, device: v, queue: v.Get("queue"), methods: newMethods(v), lost: make(chan struct{}),
+		layouts: map[string]*layout{},
+		groups:  map[string]js.Value{},
+		batches: 1, // a new buffer is of none
+	}
 	// Closing the device settles this promise too, so that nothing is kept.
 	var lost js.Func
 	lost = js.FuncOf(func(_ js.Value, args []js.Value) any {
@@ -193,7 +226,7 @@ func (d *Device) popScopes(before ...any) js.Value {
 	for range d.methods.filters {
 		before = append(before, d.methods.popErrorScope.Invoke())
 	}
-	return js.Global().Get("Promise").Call("all", before)
+	return d.methods.all.Invoke(before)
 }
 
 // scopeErrors returns the errors in what popScopes promised.
@@ -239,6 +272,7 @@ func (d *Device) finish(ctx context.Context, done js.Value) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.batch.Idle()
 	return errors.Join(d.failures(), scopeErrors(found))
 }
 
@@ -272,60 +306,112 @@ func (d *Device) createBuffer(ctx context.Context, label string, size, usage int
 	return v, nil
 }
 
-// Submit queues the dispatches as one compute pass.
+// Submit gathers the dispatches, and hands them over if they are enough.
 func (d *Device) Submit(ctx context.Context, ds ...gpu.Dispatch) error {
-	return d.submit(ctx, ds, nil)
-}
-
-// submit queues the dispatches, between the two timestamps of t if it is not
-// nil.
-func (d *Device) submit(ctx context.Context, ds []gpu.Dispatch, t *timestamps) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := cmp.Or(d.usable(), ctx.Err()); err != nil {
+	full, err := d.gather(ctx, ds)
+	if err != nil {
 		return err
+	}
+	if full {
+		d.handOver(nil)
+	} else {
+		d.tick()
+	}
+	return nil
+}
+
+// gather checks all dispatches, then records them, and tells whether there are
+// enough to hand over. The caller holds mu.
+func (d *Device) gather(ctx context.Context, ds []gpu.Dispatch) (full bool, err error) {
+	if err := cmp.Or(d.usable(), ctx.Err()); err != nil {
+		return false, err
 	}
 	if err := d.failures(); err != nil {
-		return err
+		return false, err
 	}
-	for _, run := range ds {
-		if err := d.checkDispatch(run); err != nil {
-			return err
+	for i := range ds {
+		if err := d.checkDispatch(&ds[i]); err != nil {
+			return false, err
 		}
 	}
-	encoder := d.device.Call("createCommandEncoder")
+	for i := range ds {
+		p := ds[i].Pipeline.(*Pipeline)
+		d.gathered = append(d.gathered, command{p.pipeline, d.group(p.layout, ds[i].Buffers), ds[i].Workgroups})
+		full = d.batch.Add(ds[i]) || full
+		for _, b := range ds[i].Buffers {
+			b.(*Buffer).batch = d.batches
+		}
+	}
+	return full, nil
+}
+
+// handOver submits what is gathered as one compute pass, between the two
+// timestamps of t if it is not nil. The caller holds mu.
+func (d *Device) handOver(t *timestamps) {
+	if len(d.gathered) == 0 && t == nil {
+		return
+	}
+	m := &d.methods
+	encoder := m.createCommandEncoder.Invoke()
 	var pass js.Value
 	if t == nil {
-		pass = encoder.Call("beginComputePass")
+		pass = m.beginComputePass.Invoke(encoder)
 	} else {
-		pass = encoder.Call("beginComputePass", map[string]any{"timestampWrites": map[string]any{
+		pass = m.beginComputePass.Invoke(encoder, map[string]any{"timestampWrites": map[string]any{
 			"querySet": t.set, "beginningOfPassWriteIndex": 0, "endOfPassWriteIndex": 1,
 		}})
 	}
-	var pipeline *Pipeline
-	for _, run := range ds {
-		if slices.Contains(run.Workgroups[:], 0) {
-			continue
+	var last command
+	for _, c := range d.gathered {
+		if !c.pipeline.Equal(last.pipeline) {
+			m.setPipeline.Invoke(pass, c.pipeline)
 		}
-		p := run.Pipeline.(*Pipeline)
-		if p != pipeline {
-			pipeline = p
-			d.methods.setPipeline.Invoke(pass, p.pipeline)
+		if !c.group.Equal(last.group) {
+			m.setBindGroup.Invoke(pass, 0, c.group)
 		}
-		d.methods.setBindGroup.Invoke(pass, 0, p.group(run.Buffers))
-		d.methods.dispatchWorkgroups.Invoke(pass, run.Workgroups[0], run.Workgroups[1], run.Workgroups[2])
+		m.dispatchWorkgroups.Invoke(pass, c.grid[0], c.grid[1], c.grid[2])
+		last = c
 	}
-	pass.Call("end")
+	m.end.Invoke(pass)
 	if t != nil {
 		encoder.Call("resolveQuerySet", t.set, 0, 2, t.resolved.buffer, 0)
 	}
-	d.queue.Call("submit", []any{encoder.Call("finish")})
-	return nil
+	m.commands.SetIndex(0, m.finish.Invoke(encoder))
+	m.submit.Invoke(m.commands)
+	clear(d.gathered) // it keeps no pipelines and groups alive
+	d.gathered = d.gathered[:0]
+	d.batch.Handed()
+	d.batches++
+	for _, b := range d.doomed {
+		b.Call("destroy")
+	}
+	d.doomed = nil
+}
+
+// tick hands over in a while what is gathered, if nothing does before: when
+// this process's goroutines let it, which have one thread. The caller holds mu.
+func (d *Device) tick() {
+	if d.ticking || len(d.gathered) == 0 {
+		return
+	}
+	d.ticking = true
+	if d.timer != nil {
+		d.timer.Reset(gpu.MaxDelay)
+		return
+	}
+	d.timer = time.AfterFunc(gpu.MaxDelay, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.ticking = false
+		d.handOver(nil)
+	})
 }
 
 // checkDispatch returns an error for a dispatch that cannot be encoded. The
 // caller holds mu.
-func (d *Device) checkDispatch(run gpu.Dispatch) error {
+func (d *Device) checkDispatch(run *gpu.Dispatch) error {
 	p, ok := run.Pipeline.(*Pipeline)
 	if !ok || p.device != d {
 		return fmt.Errorf("%w: the pipeline is not of this device", gpu.ErrInvalid)
@@ -342,7 +428,7 @@ func (d *Device) checkDispatch(run gpu.Dispatch) error {
 			return fmt.Errorf("%s: buffer %s: %w", p.shader.Label, b.label, gpu.ErrClosed)
 		}
 	}
-	return d.adapter.Limits.CheckDispatch(p.shader, run)
+	return d.adapter.Limits.CheckDispatch(p.shader, *run)
 }
 
 // Wait waits for all that was submitted.
@@ -350,6 +436,9 @@ func (d *Device) Wait(ctx context.Context) error {
 	if err := d.check(ctx); err != nil {
 		return err
 	}
+	d.mu.Lock()
+	d.handOver(nil)
+	d.mu.Unlock()
 	return d.finish(ctx, d.methods.onSubmittedWorkDone.Invoke())
 }
 
@@ -390,6 +479,19 @@ func (d *Device) Elapsed(ctx context.Context, ds ...gpu.Dispatch) (time.Duration
 	return host, gpu.HostClock, nil
 }
 
+// submit hands the dispatches over by themselves, between the two timestamps of
+// t if it is not nil.
+func (d *Device) submit(ctx context.Context, ds []gpu.Dispatch, t *timestamps) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.handOver(nil)
+	if _, err := d.gather(ctx, ds); err != nil {
+		return err
+	}
+	d.handOver(t)
+	return nil
+}
+
 // timestamps are the device's clock before and after a pass.
 type timestamps struct {
 	set      js.Value // GPUQuerySet
@@ -419,6 +521,7 @@ func (d *Device) Close() error {
 	var err error
 	d.closing.Do(func() {
 		d.mu.Lock()
+		d.handOver(nil)
 		d.closed = true
 		d.mu.Unlock()
 		err = d.finish(context.Background(), d.methods.onSubmittedWorkDone.Invoke())

@@ -11,18 +11,24 @@ import (
 	gpu "github.com/wgemm/wgemm/runtime"
 )
 
-// maxGroups is how many bind groups a pipeline keeps. A loop over a few sets
-// of buffers finds its own again; making one takes about 0.1 ms.
-const maxGroups = 64
+// maxGroups is how many bind groups a device keeps. A loop over some sets of
+// buffers finds its own again; making one takes about 0.1 ms.
+const maxGroups = 1024
 
-// Pipeline is a GPUComputePipeline with the layout of its one bind group.
+// Pipeline is a GPUComputePipeline.
 type Pipeline struct {
-	device           *Device
-	shader           gpu.Shader
-	pipeline, layout js.Value
+	device   *Device
+	shader   gpu.Shader
+	pipeline js.Value
+	layout   *layout
+	closed   bool // guarded by device.mu
+}
 
-	closed bool                // guarded by device.mu
-	groups map[string]js.Value // by the ids of the buffers; guarded by device.mu
+// A layout is what pipelines with the same bindings share, and with it their
+// bind groups.
+type layout struct {
+	id              uint64
+	group, pipeline js.Value
 }
 
 var _ gpu.Pipeline = (*Pipeline)(nil)
@@ -35,13 +41,12 @@ func (d *Device) NewPipeline(ctx context.Context, s gpu.Shader) (gpu.Pipeline, e
 	if err := d.adapter.CheckShader(s); err != nil {
 		return nil, err
 	}
-	p := &Pipeline{device: d, shader: s, groups: map[string]js.Value{}}
+	p := &Pipeline{device: d, shader: s}
 
-	var module, layout js.Value
+	var module js.Value
 	refused := d.scoped(ctx, func() {
 		module = d.device.Call("createShaderModule", map[string]any{"label": s.Label, "code": s.Source})
-		p.layout = d.device.Call("createBindGroupLayout", map[string]any{"entries": layoutEntries(s.Bindings)})
-		layout = d.device.Call("createPipelineLayout", map[string]any{"bindGroupLayouts": []any{p.layout}})
+		p.layout = d.layout(s.Bindings)
 	})
 	if err := d.check(ctx); err != nil {
 		return nil, err
@@ -62,7 +67,7 @@ func (d *Device) NewPipeline(ctx context.Context, s gpu.Shader) (gpu.Pipeline, e
 	var err error
 	p.pipeline, err = d.await(ctx, d.device.Call("createComputePipelineAsync", map[string]any{
 		"label":   s.Label,
-		"layout":  layout,
+		"layout":  p.layout.pipeline,
 		"compute": map[string]any{"module": module, "entryPoint": s.Entry},
 	}))
 	if stop := d.check(ctx); stop != nil {
@@ -74,17 +79,27 @@ func (d *Device) NewPipeline(ctx context.Context, s gpu.Shader) (gpu.Pipeline, e
 	return p, nil
 }
 
-func layoutEntries(bindings []gpu.Binding) []any {
-	types := map[gpu.Binding]string{gpu.Uniform: "uniform", gpu.ReadOnly: "read-only-storage", gpu.ReadWrite: "storage"}
+// layout returns the layout of bindings. There are so few that the device keeps
+// them all. The caller holds mu.
+func (d *Device) layout(bindings []gpu.Binding) *layout {
+	types := [...]string{gpu.Uniform: "uniform", gpu.ReadOnly: "read-only-storage", gpu.ReadWrite: "storage"}
+	key := make([]byte, len(bindings))
 	entries := make([]any, len(bindings))
 	for i, b := range bindings {
+		key[i] = byte(b)
 		entries[i] = map[string]any{
 			"binding":    i,
 			"visibility": stageCompute,
 			"buffer":     map[string]any{"type": types[b]},
 		}
 	}
-	return entries
+	if l, ok := d.layouts[string(key)]; ok {
+		return l
+	}
+	l := &layout{id: uint64(len(d.layouts)), group: d.device.Call("createBindGroupLayout", map[string]any{"entries": entries})}
+	l.pipeline = d.device.Call("createPipelineLayout", map[string]any{"bindGroupLayouts": []any{l.group}})
+	d.layouts[string(key)] = l
+	return l
 }
 
 // compileError returns the first error among the compiler's messages, or nil.
@@ -104,26 +119,26 @@ func firstLine(message string) string {
 	return line
 }
 
-// group returns the bind group of the buffers. The caller holds device.mu.
-func (p *Pipeline) group(buffers []gpu.Buffer) js.Value {
+// group returns the bind group of the buffers. The caller holds mu.
+func (d *Device) group(l *layout, buffers []gpu.Buffer) js.Value {
 	var room [64]byte
-	key := room[:0]
+	key := binary.LittleEndian.AppendUint64(room[:0], l.id)
 	for _, b := range buffers {
 		key = binary.LittleEndian.AppendUint64(key, b.(*Buffer).id)
 	}
-	if g, ok := p.groups[string(key)]; ok {
+	if g, ok := d.groups[string(key)]; ok {
 		return g
 	}
 	entries := make([]any, len(buffers))
 	for i, b := range buffers {
 		entries[i] = map[string]any{"binding": i, "resource": map[string]any{"buffer": b.(*Buffer).buffer}}
 	}
-	g := p.device.device.Call("createBindGroup", map[string]any{"layout": p.layout, "entries": entries})
-	if len(p.groups) == maxGroups {
+	g := d.device.Call("createBindGroup", map[string]any{"layout": l.group, "entries": entries})
+	if len(d.groups) == maxGroups {
 		// Groups of closed buffers are among them: ids are not used again.
-		clear(p.groups)
+		clear(d.groups)
 	}
-	p.groups[string(key)] = g
+	d.groups[string(key)] = g
 	return g
 }
 
@@ -132,6 +147,5 @@ func (p *Pipeline) Close() error {
 	p.device.mu.Lock()
 	defer p.device.mu.Unlock()
 	p.closed = true
-	clear(p.groups)
 	return nil
 }

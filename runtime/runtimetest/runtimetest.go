@@ -72,6 +72,10 @@ func Run(t *testing.T, driver gpu.Driver) {
 		{"BufferBounds", testBufferBounds},
 		{"Dispatch", testDispatch},
 		{"Order", testOrder},
+		{"OrderOfWrites", testOrderOfWrites},
+		{"Chain", testChain},
+		{"CloseAfterSubmit", testCloseAfterSubmit},
+		{"LateError", testLateError},
 		{"Elapsed", testElapsed},
 		{"ShaderError", testShaderError},
 		{"LimitErrors", testLimitErrors},
@@ -87,7 +91,7 @@ func Run(t *testing.T, driver gpu.Driver) {
 	}
 }
 
-func source(t *testing.T, name string) string {
+func source(t testing.TB, name string) string {
 	t.Helper()
 	text, err := files.ReadFile("testdata/" + name + ".wgsl")
 	if err != nil {
@@ -96,7 +100,7 @@ func source(t *testing.T, name string) string {
 	return string(text)
 }
 
-func addShader(t *testing.T) gpu.Shader {
+func addShader(t testing.TB) gpu.Shader {
 	return gpu.Shader{
 		Label:         "add",
 		Source:        source(t, "add"),
@@ -107,8 +111,8 @@ func addShader(t *testing.T) gpu.Shader {
 }
 
 // must returns v, or ends the test.
-func must[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -117,14 +121,14 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-func newBuffer(t *testing.T, dev gpu.Device, size int) gpu.Buffer {
+func newBuffer(t testing.TB, dev gpu.Device, size int) gpu.Buffer {
 	t.Helper()
 	b := must(dev.NewBuffer("test", size))(t)
 	t.Cleanup(func() { b.Close() })
 	return b
 }
 
-func newPipeline(t *testing.T, dev gpu.Device, s gpu.Shader) gpu.Pipeline {
+func newPipeline(t testing.TB, dev gpu.Device, s gpu.Shader) gpu.Pipeline {
 	t.Helper()
 	p := must(dev.NewPipeline(t.Context(), s))(t)
 	t.Cleanup(func() { p.Close() })
@@ -254,7 +258,7 @@ type add struct {
 	y        gpu.Buffer
 }
 
-func newAdd(t *testing.T, dev gpu.Device, p gpu.Pipeline, count, step int, x, y gpu.Buffer) add {
+func newAdd(t testing.TB, dev gpu.Device, p gpu.Pipeline, count, step int, x, y gpu.Buffer) add {
 	t.Helper()
 	args := newBuffer(t, dev, 8)
 	data := binary.LittleEndian.AppendUint32(nil, uint32(count))
@@ -327,6 +331,127 @@ func testOrder(t *testing.T, _ gpu.Driver, dev gpu.Device) {
 		if got != 220 {
 			t.Fatalf("word %d is %d, want 220 after 20 times 1 + 10", i, got)
 		}
+	}
+}
+
+// A write between two dispatches is seen by the second alone, also by one that
+// is not waited for.
+func testOrderOfWrites(t *testing.T, _ gpu.Driver, dev gpu.Device) {
+	p := newPipeline(t, dev, addShader(t))
+	x := newBuffer(t, dev, 4)
+	args := newAdd(t, dev, p, 1, 7, x, x).args
+	results := make([]gpu.Buffer, 100)
+	for i := range results {
+		results[i] = newBuffer(t, dev, 4)
+		d := gpu.Dispatch{Pipeline: p, Buffers: []gpu.Buffer{args, x, results[i]}, Workgroups: [3]uint32{1, 1, 1}}
+		value := binary.LittleEndian.AppendUint32(nil, uint32(i))
+		if err := errors.Join(x.Write(0, value), dev.Submit(t.Context(), d)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, b := range results {
+		if got := readWords(t, b)[0]; got != uint32(i)+7 {
+			t.Errorf("dispatch %d gave %d, want %d", i, got, i+7)
+		}
+	}
+}
+
+// Each of 200 dispatches, submitted one by one and waited for once, sees the
+// writes of the one before.
+func testChain(t *testing.T, _ gpu.Driver, dev gpu.Device) {
+	p := newPipeline(t, dev, addShader(t))
+	const count = 1000
+	x, y := newBuffer(t, dev, 4*count), newBuffer(t, dev, 4*count)
+	there, back := newAdd(t, dev, p, count, 1, x, y), newAdd(t, dev, p, count, 10, y, x)
+	for range 100 {
+		for _, a := range []add{there, back} {
+			if err := dev.Submit(t.Context(), a.dispatch); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := dev.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range readWords(t, x) {
+		if got != 1100 {
+			t.Fatalf("word %d is %d, want 1100 after 100 times 1 + 10", i, got)
+		}
+	}
+}
+
+// All that a dispatch uses may be closed and collected once it is submitted, and
+// other buffers made in its place, before the device has begun with it.
+func testCloseAfterSubmit(t *testing.T, _ gpu.Driver, dev gpu.Device) {
+	rounds, count := 60, 1<<14
+	if testing.Short() {
+		rounds = 10
+	}
+	keep := newPipeline(t, dev, addShader(t))
+	for round := range rounds {
+		result := newBuffer(t, dev, 4*count)
+		p := must(dev.NewPipeline(t.Context(), addShader(t)))(t)
+		x, y := must(dev.NewBuffer("x", 4*count))(t), must(dev.NewBuffer("y", 4*count))(t)
+		first, second := newAdd(t, dev, p, count, round, x, y), newAdd(t, dev, keep, count, 1, y, result)
+		err := errors.Join(
+			x.Write(0, random(uint64(round), 4*count)),
+			dev.Submit(t.Context(), first.dispatch), p.Close(), x.Close(), first.args.Close(),
+			dev.Submit(t.Context(), second.dispatch), y.Close(), second.args.Close(),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		goruntime.GC()
+		for range 2 {
+			if err := newBuffer(t, dev, 4*count).Write(0, bytes.Repeat([]byte{0xff}, 4*count)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := readWords(t, result)
+		for i, w := range words(random(uint64(round), 4*count)) {
+			if got[i] != w+uint32(round)+1 {
+				t.Fatalf("round %d: word %d is %d, want %d", round, i, got[i], w+uint32(round)+1)
+			}
+		}
+	}
+}
+
+// What no check foresees comes back from a later call at the latest, once, and
+// the device goes on.
+func testLateError(t *testing.T, driver gpu.Driver, _ gpu.Device) {
+	dev := Open(t, driver)
+	p := newPipeline(t, dev, addShader(t))
+	x, y := newBuffer(t, dev, 4), newBuffer(t, dev, 4)
+	good := newAdd(t, dev, p, 1, 5, x, y).dispatch
+	bad := good
+	bad.Buffers = []gpu.Buffer{newBuffer(t, dev, 4), x, y} // the shader's uniform has 8 bytes
+	for name, wait := range map[string]func() error{
+		"Wait": func() error { return dev.Wait(t.Context()) },
+		"Read": func() error { return y.Read(t.Context(), 0, make([]byte, 4)) },
+		"Elapsed": func() error {
+			_, _, err := dev.Elapsed(t.Context(), bad)
+			return err
+		},
+	} {
+		for before := range 4 { // in batches of several sizes
+			var err error
+			for range before {
+				err = errors.Join(err, dev.Submit(t.Context(), good))
+			}
+			err = errors.Join(err, dev.Submit(t.Context(), bad), wait())
+			if !errors.Is(err, gpu.ErrInvalid) {
+				t.Errorf("%s after a dispatch with a uniform too small: %v, want ErrInvalid", name, err)
+			}
+			if err := dev.Wait(t.Context()); err != nil {
+				t.Errorf("the same error came back twice: %v", err)
+			}
+		}
+	}
+	if err := dev.Submit(t.Context(), good); err != nil {
+		t.Fatal(err)
+	}
+	if got := readWords(t, y)[0]; got != 5 {
+		t.Errorf("after errors a dispatch gave %d, want 5", got)
 	}
 }
 
@@ -537,7 +662,11 @@ func testParallel(t *testing.T, _ gpu.Driver, dev gpu.Device) {
 			for round := range 10 {
 				data := random(uint64(g*100+round), 4*count)
 				got := make([]byte, 4*count)
-				err := errors.Join(x.Write(0, data), dev.Submit(t.Context(), a.dispatch), y.Read(t.Context(), 0, got))
+				err := x.Write(0, data)
+				for range 20 {
+					err = errors.Join(err, dev.Submit(t.Context(), a.dispatch))
+				}
+				err = errors.Join(err, y.Read(t.Context(), 0, got))
 				if err != nil {
 					t.Error(err)
 					return
@@ -654,4 +783,46 @@ func testClose(t *testing.T, driver gpu.Driver, _ gpu.Device) {
 			t.Errorf("closing what the device made, after it: %v", err)
 		}
 	}
+}
+
+// Benchmark measures the host's time for one dispatch that does next to nothing:
+// queued among many, and waited for by itself.
+func Benchmark(b *testing.B, driver gpu.Driver) {
+	dev := Open(b, driver)
+	d := newAdd(b, dev, newPipeline(b, dev, addShader(b)), 1, 1, newBuffer(b, dev, 4), newBuffer(b, dev, 4)).dispatch
+	submit := func(b *testing.B) {
+		if err := dev.Submit(b.Context(), d); err != nil {
+			b.Fatal(err)
+		}
+	}
+	wait := func(b *testing.B) {
+		if err := dev.Wait(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("queued", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			submit(b)
+		}
+		b.StopTimer()
+		wait(b)
+	})
+	b.Run("queued and ended", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 1; b.Loop(); i++ {
+			submit(b)
+			if i%200 == 0 {
+				wait(b)
+			}
+		}
+		wait(b)
+	})
+	b.Run("waited for", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			submit(b)
+			wait(b)
+		}
+	})
 }

@@ -14,8 +14,11 @@ import (
 
 type buffer struct {
 	dev    *device
+	id     uint64
 	ref    *wgpu.Buffer // of gpu.Word(size) bytes
 	size   int
+	groups map[*group]struct{} // in dev.groups, that bind it
+	batch  uint64              // the last one that binds it
 	closed atomic.Bool
 }
 
@@ -30,7 +33,7 @@ func (b *buffer) lock(ctx context.Context) error {
 		return err
 	}
 	if b.closed.Load() {
-		b.dev.mu.Unlock()
+		b.dev.unlock()
 		return fmt.Errorf("wgpu: buffer: %w", gpu.ErrClosed)
 	}
 	return nil
@@ -44,7 +47,10 @@ func (b *buffer) Write(offset int, data []byte) error {
 	if err := b.lock(context.Background()); err != nil {
 		return err
 	}
-	defer b.dev.mu.Unlock()
+	defer b.dev.unlock()
+	if b.batch == b.dev.batches {
+		b.dev.handOver() // what is written comes before all that is submitted later
+	}
 	whole := len(data) &^ 3
 	for start := 0; start < whole; start += chunk {
 		if err := b.write(offset+start, data[start:min(start+chunk, whole)]); err != nil {
@@ -66,12 +72,12 @@ func (b *buffer) write(offset int, words []byte) error {
 	if err := d.fault(d.queue.WriteBuffer(b.ref, uint64(offset), words)); err != nil {
 		return err
 	}
-	if d.pending += len(words); d.pending >= maxPending {
+	if d.written += len(words); d.written >= maxPending {
 		d.queue.Submit()
-		drain(d.dev)
-		d.pending = 0
+		d.written = 0
+		return drain(context.Background(), d.dev)
 	}
-	return d.fault(nil)
+	return nil
 }
 
 // Read implements gpu.Buffer.
@@ -79,23 +85,19 @@ func (b *buffer) Read(ctx context.Context, offset int, dst []byte) error {
 	if err := gpu.CheckRead(b.size, offset, len(dst)); err != nil {
 		return err
 	}
-	if ctx.Done() == nil {
-		return b.read(ctx, offset, dst)
-	}
-	// The wait comes first, so that a caller who gives up gets dst back.
-	if err := b.dev.Wait(ctx); err != nil {
-		return err
-	}
-	return b.read(ctx, offset, dst)
-}
-
-func (b *buffer) read(ctx context.Context, offset int, dst []byte) error {
 	if err := b.lock(ctx); err != nil {
 		return err
 	}
-	defer b.dev.mu.Unlock()
+	defer b.dev.unlock()
+	if len(dst) == 0 {
+		return b.dev.wait(ctx)
+	}
+	b.dev.handOver()
+	if err := b.dev.failure(); err != nil {
+		return err
+	}
 	for len(dst) > 0 {
-		n, err := b.readChunk(offset, dst)
+		n, err := b.readChunk(ctx, offset, dst)
 		if err != nil {
 			return err
 		}
@@ -106,7 +108,7 @@ func (b *buffer) read(ctx context.Context, offset int, dst []byte) error {
 
 // readChunk copies what passes through the staging buffer at once and returns
 // how much that was.
-func (b *buffer) readChunk(offset int, dst []byte) (int, error) {
+func (b *buffer) readChunk(ctx context.Context, offset int, dst []byte) (int, error) {
 	d := b.dev
 	if d.staging == nil {
 		staging, err := d.dev.CreateBuffer(&wgpu.BufferDescriptor{
@@ -134,6 +136,11 @@ func (b *buffer) readChunk(offset int, dst []byte) (int, error) {
 	if err := d.finish(encoder); err != nil {
 		return 0, err
 	}
+	// The wait can be given up, and mapping cannot.
+	if err := drain(ctx, d.dev); err != nil {
+		return 0, err
+	}
+	d.batch.Idle()
 	if err := mapRead(d.staging, size); err != nil {
 		return 0, d.fault(err)
 	}
@@ -146,6 +153,9 @@ func (b *buffer) Close() error {
 	if b.closed.CompareAndSwap(false, true) {
 		b.dev.dispose(func() {
 			delete(b.dev.buffers, b)
+			for g := range b.groups {
+				b.dev.drop(g)
+			}
 			b.ref.Release()
 		})
 	}
@@ -156,7 +166,7 @@ type pipeline struct {
 	dev    *device
 	shader gpu.Shader
 	ref    *wgpu.ComputePipeline
-	group  *wgpu.BindGroupLayout
+	layout *layout
 	closed atomic.Bool
 }
 
@@ -167,13 +177,8 @@ func (p *pipeline) Close() error {
 	if p.closed.CompareAndSwap(false, true) {
 		p.dev.dispose(func() {
 			delete(p.dev.pipelines, p)
-			p.free()
+			p.ref.Release()
 		})
 	}
 	return nil
-}
-
-func (p *pipeline) free() {
-	p.ref.Release()
-	p.group.Release()
 }

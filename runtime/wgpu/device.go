@@ -4,6 +4,7 @@ package wgpu
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -36,12 +37,22 @@ type device struct {
 	doomedMu sync.Mutex
 	doomed   []func() // frees what was closed while the device was busy
 
-	mu        sync.Mutex
+	turn      chan struct{} // holds a token while a call has the device and what follows
 	closed    bool
+	late      error        // of dispatches handed over, for the next Submit or wait
 	staging   *wgpu.Buffer // of chunk bytes, for reads; made by the first
-	pending   int          // bytes written since the last submit
+	written   int          // bytes since the last submission
+	made      uint64       // buffers so far
 	buffers   map[*buffer]struct{}
 	pipelines map[*pipeline]struct{}
+	layouts   map[string]*layout // by bindings
+	groups    groups
+
+	batch    gpu.Batch
+	gathered []command
+	batches  uint64      // begun so far
+	timer    *time.Timer // hands over what lies gathered; made by the first batch that does
+	ticking  bool
 }
 
 var _ gpu.Device = (*device)(nil)
@@ -55,8 +66,12 @@ func newDevice(a gpu.Adapter, instance *wgpu.Instance, dev *wgpu.Device) *device
 		dev:       dev,
 		queue:     dev.GetQueue(),
 		errors:    watch(dev),
+		turn:      make(chan struct{}, 1),
+		batches:   1, // a new buffer is of none
 		buffers:   map[*buffer]struct{}{},
 		pipelines: map[*pipeline]struct{}{},
+		layouts:   map[string]*layout{},
+		groups:    groups{byKey: map[string]*group{}},
 	}
 }
 
@@ -67,38 +82,64 @@ func (d *device) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	d.mu.Lock()
+	select {
+	case d.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	if d.closed {
-		d.mu.Unlock()
+		d.unlock()
 		return fmt.Errorf("wgpu: device: %w", gpu.ErrClosed)
 	}
 	d.freeDoomed()
 	return nil
 }
 
+func (d *device) unlock() { <-d.turn }
+
 // dispose frees something now, or, if another call has the device, at the next:
 // closing must not wait for a long dispatch that its caller has given up on.
 func (d *device) dispose(free func()) {
-	if !d.mu.TryLock() {
-		d.doomedMu.Lock()
-		d.doomed = append(d.doomed, free)
-		d.doomedMu.Unlock()
-		return
-	}
-	defer d.mu.Unlock()
-	if !d.closed {
-		free()
+	select {
+	case d.turn <- struct{}{}:
+		defer d.unlock()
+		if !d.closed {
+			d.free(free)
+		}
+	default:
+		d.doom(free)
 	}
 }
 
-// freeDoomed frees what dispose put off. The device is locked.
-func (d *device) freeDoomed() {
+// free frees something once no gathered dispatch uses it: the device looks up
+// what a batch uses when it is handed over. The device is locked.
+func (d *device) free(free func()) {
+	if len(d.gathered) == 0 {
+		free()
+	} else {
+		d.doom(free)
+	}
+}
+
+func (d *device) doom(free func()) {
 	d.doomedMu.Lock()
 	defer d.doomedMu.Unlock()
-	for _, free := range d.doomed {
+	d.doomed = append(d.doomed, free)
+}
+
+// freeDoomed frees what was put off, unless dispatches are gathered. The device
+// is locked.
+func (d *device) freeDoomed() {
+	if len(d.gathered) > 0 {
+		return
+	}
+	d.doomedMu.Lock()
+	doomed := d.doomed
+	d.doomed = nil
+	d.doomedMu.Unlock()
+	for _, free := range doomed {
 		free()
 	}
-	d.doomed = nil
 }
 
 // fault makes a driver's error of one of go-webgpu's, or of one that no call
@@ -120,7 +161,7 @@ func (d *device) NewBuffer(label string, size int) (gpu.Buffer, error) {
 	if err := d.lock(context.Background()); err != nil {
 		return nil, err
 	}
-	defer d.mu.Unlock()
+	defer d.unlock()
 	ref, err := d.dev.CreateBuffer(&wgpu.BufferDescriptor{
 		Label: label,
 		Size:  uint64(gpu.Word(size)),
@@ -132,7 +173,8 @@ func (d *device) NewBuffer(label string, size int) (gpu.Buffer, error) {
 		}
 		return nil, fmt.Errorf("buffer %s of %d bytes: %w", label, size, err)
 	}
-	b := &buffer{dev: d, ref: ref, size: size}
+	d.made++
+	b := &buffer{dev: d, id: d.made, ref: ref, size: size, groups: map[*group]struct{}{}}
 	d.buffers[b] = struct{}{}
 	return b, nil
 }
@@ -144,7 +186,7 @@ func (d *device) NewPipeline(ctx context.Context, s gpu.Shader) (gpu.Pipeline, e
 	if err := d.lock(ctx); err != nil {
 		return nil, err
 	}
-	defer d.mu.Unlock()
+	defer d.unlock()
 	module, err := d.dev.CreateShaderModule(&wgpu.ShaderModuleDescriptor{
 		Label:          s.Label,
 		WGSLDescriptor: &wgpu.ShaderModuleWGSLDescriptor{Code: s.Source},
@@ -153,45 +195,21 @@ func (d *device) NewPipeline(ctx context.Context, s gpu.Shader) (gpu.Pipeline, e
 		return nil, shaderError(s.Label, err)
 	}
 	defer module.Release()
-	entries := make([]wgpu.BindGroupLayoutEntry, len(s.Bindings))
-	for i, b := range s.Bindings {
-		entries[i] = wgpu.BindGroupLayoutEntry{
-			Binding:    uint32(i),
-			Visibility: wgpu.ShaderStage_Compute,
-			Buffer:     wgpu.BufferBindingLayout{Type: bindingTypes[b]},
-		}
-	}
-	group, err := d.dev.CreateBindGroupLayout(&wgpu.BindGroupLayoutDescriptor{Label: s.Label, Entries: entries})
-	if err := d.fault(err); err != nil {
+	l, err := d.layout(s.Bindings)
+	if err != nil {
 		return nil, shaderError(s.Label, err)
 	}
-	layout, err := d.dev.CreatePipelineLayout(&wgpu.PipelineLayoutDescriptor{
-		Label:            s.Label,
-		BindGroupLayouts: []*wgpu.BindGroupLayout{group},
-	})
-	if err := d.fault(err); err != nil {
-		group.Release()
-		return nil, shaderError(s.Label, err)
-	}
-	defer layout.Release()
 	ref, err := d.dev.CreateComputePipeline(&wgpu.ComputePipelineDescriptor{
 		Label:   s.Label,
-		Layout:  layout,
+		Layout:  l.pipeline,
 		Compute: wgpu.ProgrammableStageDescriptor{Module: module, EntryPoint: s.Entry},
 	})
 	if err := d.fault(err); err != nil {
-		group.Release()
 		return nil, shaderError(s.Label, err)
 	}
-	p := &pipeline{dev: d, shader: s, ref: ref, group: group}
+	p := &pipeline{dev: d, shader: s, ref: ref, layout: l}
 	d.pipelines[p] = struct{}{}
 	return p, nil
-}
-
-var bindingTypes = [...]wgpu.BufferBindingType{
-	gpu.Uniform:   wgpu.BufferBindingType_Uniform,
-	gpu.ReadOnly:  wgpu.BufferBindingType_ReadOnlyStorage,
-	gpu.ReadWrite: wgpu.BufferBindingType_Storage,
 }
 
 // nagaLine finds the place in a message of naga, the compiler of wgpu-native:
@@ -236,49 +254,99 @@ func (d *device) Submit(ctx context.Context, ds ...gpu.Dispatch) error {
 	if err := d.lock(ctx); err != nil {
 		return err
 	}
-	defer d.mu.Unlock()
-	return d.submit(ds)
+	defer d.unlock()
+	if err := d.failure(); err != nil {
+		return err
+	}
+	full, err := d.gather(ds)
+	if err != nil {
+		return err
+	}
+	if full {
+		d.handOver()
+		return d.failure()
+	}
+	d.tick()
+	return nil
 }
 
-// submit checks all dispatches, then queues them. The device is locked.
-func (d *device) submit(ds []gpu.Dispatch) error {
-	for _, x := range ds {
-		if err := d.check(x); err != nil {
-			return err
+// gather checks all dispatches, then records them, and tells whether there are
+// enough to hand over. The device is locked.
+func (d *device) gather(ds []gpu.Dispatch) (full bool, err error) {
+	for i := range ds {
+		if err := d.check(&ds[i]); err != nil {
+			return false, err
 		}
 	}
-	encoder, err := d.dev.CreateCommandEncoder(nil)
-	if err := d.fault(err); err != nil {
-		return err
-	}
-	defer encoder.Release()
-	pass := encoder.BeginComputePass(nil)
-	for _, x := range ds {
-		p := x.Pipeline.(*pipeline)
-		entries := make([]wgpu.BindGroupEntry, len(x.Buffers))
-		for i, b := range x.Buffers {
-			entries[i] = wgpu.BindGroupEntry{Binding: uint32(i), Buffer: b.(*buffer).ref, Size: wgpu.WholeSize}
+	before := len(d.gathered)
+	for i := range ds {
+		p := ds[i].Pipeline.(*pipeline)
+		g, err := d.group(p.layout, ds[i].Buffers)
+		if err != nil {
+			d.gathered = d.gathered[:before]
+			return false, fmt.Errorf("%s: %w", p.shader.Label, err)
 		}
-		group, err := d.dev.CreateBindGroup(&wgpu.BindGroupDescriptor{Layout: p.group, Entries: entries})
-		if err := d.fault(err); err != nil {
-			pass.Release()
-			return fmt.Errorf("%s: %w", p.shader.Label, err)
+		d.gathered = append(d.gathered, newCommand(p.ref, g.ref, ds[i].Workgroups))
+	}
+	for i := range ds {
+		full = d.batch.Add(ds[i]) || full
+		for _, b := range ds[i].Buffers {
+			b.(*buffer).batch = d.batches
 		}
-		pass.SetPipeline(p.ref)
-		pass.SetBindGroup(0, group, nil)
-		pass.DispatchWorkgroups(x.Workgroups[0], x.Workgroups[1], x.Workgroups[2])
-		defer group.Release()
 	}
-	err = pass.End()
-	pass.Release()
-	if err := d.fault(err); err != nil {
-		return err
+	return full, nil
+}
+
+// handOver submits what is gathered. Its error is for failure. The device is
+// locked.
+func (d *device) handOver() {
+	if len(d.gathered) == 0 {
+		return
 	}
-	return d.finish(encoder)
+	d.keep(d.fault(nil))
+	submit(d.dev, d.queue, d.errors, d.gathered)
+	d.keep(d.fault(nil))
+	d.gathered = d.gathered[:0]
+	d.batch.Handed()
+	d.batches++
+	d.written = 0
+	d.freeDoomed()
+}
+
+// tick hands over in a while what is gathered, if nothing does before. The
+// device is locked.
+func (d *device) tick() {
+	if d.ticking || len(d.gathered) == 0 {
+		return
+	}
+	d.ticking = true
+	if d.timer != nil {
+		d.timer.Reset(gpu.MaxDelay)
+		return
+	}
+	d.timer = time.AfterFunc(gpu.MaxDelay, func() {
+		if d.lock(context.Background()) != nil {
+			return // closed
+		}
+		defer d.unlock()
+		d.ticking = false
+		d.handOver()
+	})
+}
+
+// keep leaves an error for failure.
+func (d *device) keep(err error) { d.late = errors.Join(d.late, err) }
+
+// failure returns, once, what went wrong with dispatches after they were
+// gathered.
+func (d *device) failure() error {
+	err := d.late
+	d.late = nil
+	return err
 }
 
 // check returns an error for a dispatch that wgpu-native would refuse.
-func (d *device) check(x gpu.Dispatch) error {
+func (d *device) check(x *gpu.Dispatch) error {
 	p, ok := x.Pipeline.(*pipeline)
 	if !ok || p.dev != d {
 		return fmt.Errorf("wgpu: %w: the pipeline is not of this device", gpu.ErrInvalid)
@@ -295,7 +363,7 @@ func (d *device) check(x gpu.Dispatch) error {
 			return fmt.Errorf("wgpu: buffer %d: %w", i, gpu.ErrClosed)
 		}
 	}
-	return d.adapter.Limits.CheckDispatch(p.shader, x)
+	return d.adapter.Limits.CheckDispatch(p.shader, *x)
 }
 
 // finish ends the encoder's commands and submits them.
@@ -306,72 +374,76 @@ func (d *device) finish(encoder *wgpu.CommandEncoder) error {
 	}
 	d.queue.Submit(commands)
 	commands.Release()
-	d.pending = 0
+	d.written = 0
 	return d.fault(nil)
 }
 
 // Wait implements gpu.Device.
 func (d *device) Wait(ctx context.Context) error {
-	return d.blocking(ctx, func() error {
-		drain(d.dev)
-		return d.fault(nil)
-	})
+	if err := d.lock(ctx); err != nil {
+		return err
+	}
+	defer d.unlock()
+	return d.wait(ctx)
 }
 
-// blocking runs f with the device locked and returns its error, or ctx's if
-// that ends first; f then goes on by itself.
-func (d *device) blocking(ctx context.Context, f func() error) error {
-	run := func() error {
-		if err := d.lock(ctx); err != nil {
-			return err
-		}
-		defer d.mu.Unlock()
-		return f()
-	}
-	if ctx.Done() == nil {
-		return run()
-	}
-	done := make(chan error, 1)
-	go func() { done <- run() }()
-	select {
-	case err := <-done:
+// wait hands over what is gathered and waits until all is done. The device is
+// locked.
+func (d *device) wait(ctx context.Context) error {
+	d.handOver()
+	if err := drain(ctx, d.dev); err != nil {
 		return err
-	case <-ctx.Done():
-		return ctx.Err()
 	}
+	d.batch.Idle()
+	d.keep(d.fault(nil))
+	return d.failure()
 }
 
 // Elapsed implements gpu.Device. The clock is the host's: wgpu-native 0.17
 // does not tell how long a tick of its timestamps is.
 func (d *device) Elapsed(ctx context.Context, ds ...gpu.Dispatch) (time.Duration, gpu.Clock, error) {
-	var elapsed time.Duration
-	err := d.blocking(ctx, func() error {
-		drain(d.dev) // earlier work is not measured
-		start := time.Now()
-		if err := d.submit(ds); err != nil {
-			return err
-		}
-		drain(d.dev)
-		elapsed = time.Since(start)
-		return d.fault(nil)
-	})
-	return elapsed, gpu.HostClock, err
+	if err := d.lock(ctx); err != nil {
+		return 0, "", err
+	}
+	defer d.unlock()
+	if err := d.wait(ctx); err != nil { // earlier work is not measured
+		return 0, "", err
+	}
+	start := time.Now()
+	if _, err := d.gather(ds); err != nil {
+		return 0, "", err
+	}
+	if err := d.wait(ctx); err != nil {
+		return 0, "", err
+	}
+	return time.Since(start), gpu.HostClock, nil
 }
 
-// Close implements gpu.Device.
+// Close implements gpu.Device. It returns what went wrong with dispatches that
+// no other call returned.
 func (d *device) Close() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.turn <- struct{}{}
+	defer d.unlock()
 	if d.closed {
 		return nil
 	}
-	drain(d.dev)
+	err := d.wait(context.Background())
+	d.closed = true
+	if d.timer != nil {
+		d.timer.Stop()
+	}
 	d.freeDoomed()
+	for _, g := range d.groups.byKey {
+		d.drop(g)
+	}
 	for b := range d.buffers {
 		b.ref.Release()
 	}
 	for p := range d.pipelines {
-		p.free()
+		p.ref.Release()
+	}
+	for _, l := range d.layouts {
+		l.free()
 	}
 	if d.staging != nil {
 		d.staging.Release()
@@ -380,6 +452,5 @@ func (d *device) Close() error {
 	d.dev.Release()
 	d.instance.Release()
 	d.errors.free()
-	d.closed = true
-	return nil
+	return err
 }

@@ -7,7 +7,8 @@
 // callback of go-webgpu hands C a pointer into Go memory that nothing keeps
 // alive, so mapping is done by a few lines of C (native.go). A submit that
 // does not validate ends the process, so everything is checked in Go first
-// (runtime's Check functions). A wait frees what is still in use after 5 seconds,
+// (runtime's Check functions), and what went wrong nevertheless is not submitted
+// (native.go). A wait frees what is still in use after 5 seconds,
 // so waiting is polling (native.go). And out-of-memory errors end the process unless
 // a callback takes them (native.go).
 package wgpu
