@@ -350,7 +350,6 @@ const BK: u32 = 4u;
 const TN4: u32 = TN / 4u;
 const TM4: u32 = (TM + 3u) / 4u;
 const ACC: u32 = TM * TN4;
-const Y_VECTORS: u32 = TN; // vectors of B in 4 kk
 const A_ACROSS: bool = A_QUADS && A_TRANS; // a vector of A lies along m
 const B_ACROSS: bool = B_QUADS && B_TRANS == false; // a vector of B lies along n
 
@@ -369,31 +368,51 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
   for (var e = 0u; e < ACC; e += 1u) { // unroll if UNROLL
     acc[e] = Num4();
   }
+  // Element at which each row's or column's first vector starts.
+  var a_from: array<u32, TM>;
+  for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
+    a_from[i] = index_a(min(row0 + i, shape.m - 1u), first);
+    if (A_ACROSS) { a_from[i] = index_a(min(row0 + i * 4u, (shape.m - 1u) & ~3u), first); }
+  }
+  var b_from: array<u32, TN>;
+  for (var j = 0u; j < TN; j += 1u) { // unroll if UNROLL
+    b_from[j] = index_b(first, min(col0 + j, shape.n - 1u));
+    if (B_ACROSS) { b_from[j] = index_b(first, min(col0 + j * 4u, (shape.n - 1u) & ~3u)); }
+  }
   for (var kk = first; kk < last; kk += 4u) {
+    let a_at = (kk - first) * shape.a_col;
+    let b_at = (kk - first) * shape.b_row;
     var x: array<Num4, TM>; // rows along k or, TM / 4 for each of the 4 kk, across it
-    if (A_ACROSS) {
-      for (var i = 0u; i < TM4; i += 1u) { // unroll if UNROLL
-        let from_row = min(row0 + i * 4u, (shape.m - 1u) & ~3u);
-        for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
-          x[c * TM4 + i] = masked_vector_a(index_a(from_row, kk + c), kk + c, last);
+    var y: array<Num4, TN>; // columns along k or, TN / 4 for each of the 4 kk, across it
+    if (kk + 4u <= last) {
+      for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
+        if (A_ACROSS) {
+          x[i] = vector_a(a_from[i % TM4] + a_at + i / TM4 * shape.a_col);
+        } else {
+          x[i] = vector_a(a_from[i] + a_at);
+        }
+      }
+      for (var j = 0u; j < TN; j += 1u) { // unroll if UNROLL
+        if (B_ACROSS) {
+          y[j] = vector_b(b_from[j % TN4] + b_at + j / TN4 * shape.b_row);
+        } else {
+          y[j] = vector_b(b_from[j] + b_at);
         }
       }
     } else {
       for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
-        x[i] = masked_vector_a(index_a(min(row0 + i, shape.m - 1u), kk), kk, last);
-      }
-    }
-    var y: array<Num4, Y_VECTORS>; // columns along k or, TN / 4 for each of the 4 kk, across it
-    if (B_ACROSS) {
-      for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
-        let from_col = min(col0 + j * 4u, (shape.n - 1u) & ~3u);
-        for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
-          y[c * TN4 + j] = masked_vector_b(index_b(kk + c, from_col), kk + c, last);
+        if (A_ACROSS) {
+          x[i] = masked_vector_a(a_from[i % TM4] + a_at + i / TM4 * shape.a_col, kk + i / TM4, last);
+        } else {
+          x[i] = masked_vector_a(a_from[i] + a_at, kk, last);
         }
       }
-    } else {
       for (var j = 0u; j < TN; j += 1u) { // unroll if UNROLL
-        y[j] = masked_vector_b(index_b(kk, min(col0 + j, shape.n - 1u)), kk, last);
+        if (B_ACROSS) {
+          y[j] = masked_vector_b(b_from[j % TN4] + b_at + j / TN4 * shape.b_row, kk + j / TN4, last);
+        } else {
+          y[j] = masked_vector_b(b_from[j] + b_at, kk, last);
+        }
       }
     }
     for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL

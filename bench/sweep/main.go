@@ -113,6 +113,20 @@ func run(ctx context.Context, e *gemm.Engine, group []string) {
 	flops := 2 * float64(batch) * float64(m) * float64(n) * float64(k)
 	var cs []*cand
 	for _, line := range group[1:] {
+		if line == "cpu" {
+			ce := gemm.NewCPU()
+			best := 1e9
+			hc := gemm.NewMatrix[float32](m, n, nil)
+			for range 8 {
+				start := time.Now()
+				if err := ce.Multiply(ctx, hc, ha, hb); err != nil {
+					panic(err)
+				}
+				best = min(best, time.Since(start).Seconds())
+			}
+			fmt.Printf("cpu %.1f us\n", best*1e6)
+			continue
+		}
 		name, splits, _ := strings.Cut(line, ";splits=")
 		var opts []gemm.Option
 		if name != "auto" {
