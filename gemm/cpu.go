@@ -96,6 +96,8 @@ func (x *cpu) run(ctx context.Context, p Plan, ops operands) error {
 		switch {
 		case p.In == I8:
 			multiplyInt8(p, one)
+		case p.Acc == AccF32x2, p.Variant != nil && p.Variant.Kernel == compensated:
+			multiplyFloat64(p, one)
 		case p.Variant != nil:
 			runKernel(p, one)
 		default:
@@ -144,6 +146,41 @@ func multiplyFloat(p Plan, x operands) {
 	parallelRows(p.M, func(i int) {
 		for j := range p.N {
 			finish(i, j, out.Data[i*out.Stride+j])
+		}
+	})
+}
+
+// multiplyFloat64 computes one product by the definition in float64, in which
+// products of binary32 are exact, and rounds each sum once. It is what this path
+// has for sums in pairs of binary32, and never less exact: the error of an element
+// is at most 2^-24 |AB| + gamma(k) (|A| |B|) with a gamma of u = 2^-53.
+func multiplyFloat64(p Plan, x operands) {
+	sums := make([]float64, p.M*p.N)
+	if !p.skipsProduct() {
+		loadA, loadB := loader(x.a), loader(x.b)
+		b := make([]float64, min(p.K, cpuSlice)*p.N) // a slice of B
+		for k0 := 0; k0 < p.K; k0 += cpuSlice {
+			depth := min(cpuSlice, p.K-k0)
+			parallelRows(depth, func(kk int) {
+				for j := range p.N {
+					b[kk*p.N+j] = float64(loadB(k0+kk, j))
+				}
+			})
+			parallelRows(p.M, func(i int) {
+				sum := sums[i*p.N:][:p.N]
+				for kk := range depth {
+					value := float64(loadA(i, k0+kk))
+					for j, v := range b[kk*p.N:][:p.N] {
+						sum[j] += value * v
+					}
+				}
+			})
+		}
+	}
+	finish := finisher(p, x)
+	parallelRows(p.M, func(i int) {
+		for j := range p.N {
+			finish(i, j, float32(sums[i*p.N+j]))
 		}
 	})
 }

@@ -15,6 +15,7 @@ type problem struct {
 	Alpha, Beta float32
 	Bias        bool
 	Act         Activation
+	Acc         Accumulator
 }
 
 // skipsProduct reports whether A and B are not read.
@@ -41,7 +42,7 @@ func newProblem(e *Engine, c, a, b Operand, o options) (problem, error) {
 	p := problem{
 		M: la.rows, N: lb.cols, K: la.cols, Batch: lc.batches,
 		In: a.DType(), Out: c.DType(),
-		Alpha: o.alpha, Beta: o.beta, Bias: o.bias != nil, Act: o.act,
+		Alpha: o.alpha, Beta: o.beta, Bias: o.bias != nil, Act: o.act, Acc: o.acc,
 	}
 	wrong := func(arg, format string, args ...any) (problem, error) {
 		return problem{}, &ShapeError{arg, fmt.Sprintf(format, args...)}
@@ -66,6 +67,8 @@ func newProblem(e *Engine, c, a, b Operand, o options) (problem, error) {
 		return wrong("C", "has elements of %s, want %s as A and B have %s", p.Out, want, p.In)
 	case p.In == I8 && (o.alpha != 1 || o.beta != 0 || o.bias != nil || o.act != None):
 		return wrong("A", "has elements of i8, whose product has no alpha, beta, bias or activation")
+	case p.In == I8 && o.acc != AccF32:
+		return wrong("A", "has elements of i8, whose sums are exact without another accumulator")
 	case int(o.act) >= len(activations):
 		return wrong("the activation", "is number %d of %d", o.act, len(activations))
 	}
@@ -125,10 +128,13 @@ func (p Plan) empty() bool { return p.M == 0 || p.N == 0 || p.Batch == 0 }
 
 // Name is the variant's, or that of the CPU path.
 func (p Plan) Name() string {
-	if p.Variant == nil {
-		return "gonum"
+	switch {
+	case p.Variant != nil:
+		return p.Variant.Name
+	case p.Acc == AccF32x2:
+		return "float64"
 	}
-	return p.Variant.Name
+	return "gonum"
 }
 
 // Slices is the number of slices of K that each workgroup walks through; 0 for
@@ -183,6 +189,9 @@ func (m *DeviceMatrix) broadcast() *DeviceMatrix {
 // one.
 func makePlan(p problem, o options, a gpu.Adapter) (Plan, error) {
 	kernel, params := o.kernel, o.params
+	if kernel != "" && p.Acc != AccF32 {
+		return Plan{}, &wgsl.ParamError{Kernel: kernel, Reason: "has an accumulator of its own: want no other, or no kernel"}
+	}
 	if kernel == "" {
 		kernel, params = choose(p, a)
 		params = params.With(o.params)
@@ -212,9 +221,15 @@ func makePlan(p problem, o options, a gpu.Adapter) (Plan, error) {
 	return plan, nil
 }
 
+// compensated is the kernel whose sums are pairs of binary32.
+const compensated = "gemm_compensated"
+
 // choose is the default variant.
 func choose(p problem, a gpu.Adapter) (string, wgsl.Params) {
 	params := wgsl.Params{"UNROLL": 1}
+	if p.Acc == AccF32x2 {
+		return compensated, params // at its own tile: pairs take twice the registers
+	}
 	// On a software adapter a larger register tile pays, at larger sizes: its
 	// workgroups do not compete for registers (docs/kernels.md, all numbers).
 	if a.Type == gpu.Software && p.M >= 256 && p.N >= 256 {
