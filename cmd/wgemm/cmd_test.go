@@ -653,7 +653,8 @@ func TestReportRange(t *testing.T) {
 			want []rangeReport
 		}{
 			{
-				"files", []string{"wide.csv", "wide.csv", "--trans-b", "--dtype", "f16", "--alpha", "0"},
+				"files",
+				[]string{"wide.csv", "wide.csv", "--trans-b", "--dtype", "f16", "--alpha", "0"},
 				[]rangeReport{
 					{"A", "f16", 8, 2, 3, 1, 1, underflowed(1), 65504, 65504},
 					{"B", "f16", 8, 2, 3, 1, 1, underflowed(1), 65504, 65504},
@@ -662,7 +663,8 @@ func TestReportRange(t *testing.T) {
 			},
 			{
 				// 90000 overflows; beside it inf times 0, inf times 1e-3 and 0.3.
-				"product", []string{"a.csv", "b.csv", "--dtype", "f16"},
+				"product",
+				[]string{"a.csv", "b.csv", "--dtype", "f16"},
 				[]rangeReport{
 					{"A", "f16", 4, 0, 1, 0, 0, underflowed(0), 300, 65504},
 					{"B", "f16", 4, 0, 0, 0, 0, underflowed(0), 300, 65504},
@@ -670,7 +672,8 @@ func TestReportRange(t *testing.T) {
 				},
 			},
 			{
-				"C and bias", []string{"big.csv", "one.csv", "--dtype", "f16", "--bias", "big.csv", "--out-dtype", "f32"},
+				"C and bias",
+				[]string{"big.csv", "one.csv", "--dtype", "f16", "--bias", "big.csv", "--out-dtype", "f32"},
 				[]rangeReport{
 					{"A", "f16", 2, 0, 0, 0, 0, underflowed(0), 64992, 65504},
 					{"B", "f16", 1, 0, 0, 0, 0, underflowed(0), 1, 65504},
@@ -679,7 +682,8 @@ func TestReportRange(t *testing.T) {
 				},
 			},
 			{
-				"an infinity of C", []string{"b.csv", "b.csv", "--dtype", "f16", "-c", "c.csv"},
+				"an infinity of C",
+				[]string{"b.csv", "b.csv", "--dtype", "f16", "-c", "c.csv"},
 				[]rangeReport{
 					{"A", "f16", 4, 0, 0, 0, 0, underflowed(0), 300, 65504},
 					{"B", "f16", 4, 0, 0, 0, 0, underflowed(0), 300, 65504},
