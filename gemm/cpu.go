@@ -189,7 +189,7 @@ func multiplyFloat64(p Plan, x operands) {
 // before it is added, so rounding grows with cpuSlice + k / cpuSlice and not with
 // k: the blocked summation of Higham, Accuracy and Stability of Numerical
 // Algorithms, 2nd edition, section 4.2. At this depth adding the slices up costs
-// a few percent, and the bound is the least where k is near 2^18.
+// about 2 %, and the bound is the least where k is near 2^18.
 const cpuSlice = 512
 
 // sgemm computes C = op(A) op(B) with gonum, K in slices. It takes memory of the
