@@ -23,10 +23,10 @@
 //   within u |AB| + (gamma(BK)^2 + 4 (k / BK + 1) u^2) (|A| |B|)  of the exact one:
 //
 // gamma(BK)^2 for a slice (their proposition 5.5), three roundings of a lo for
-// each slice that is added, and one for hi. While |A| |B| is below 2^24 / (BK^2 +
-// k / 8) times |AB|, which for operands of one sign holds up to k = 10^8, that
-// is at most 2 units in the last place. Not so where a product is below 2^-78:
-// its error may be flushed, as everything below 2^-126 may.
+// each slice that is added, and one for hi. While |A| |B| is below
+// 2^24 / (BK^2 + 4 (k / BK + 1)) times |AB|, as it is for operands of one sign up
+// to k = 10^8, that is at most 2 units in the last place. Not so where a product
+// is below 2^-78: its error may be flushed, as everything below 2^-126 may.
 
 // with NATIVE_F16: enable f16;
 const BM: u32 = 32u; // tunable: rows of C per workgroup
