@@ -67,6 +67,8 @@ func newProblem(e *Engine, c, a, b Operand, o options) (problem, error) {
 		return wrong("C", "has elements of %s, want %s as A and B have %s", p.Out, want, p.In)
 	case p.In == I8 && (o.alpha != 1 || o.beta != 0 || o.bias != nil || o.act != None):
 		return wrong("A", "has elements of i8, whose product has no alpha, beta, bias or activation")
+	case o.acc > AccF32x2:
+		return wrong("the accumulator", "is number %d of %d", o.acc, AccF32x2+1)
 	case p.In == I8 && o.acc != AccF32:
 		return wrong("A", "has elements of i8, whose sums are exact without another accumulator")
 	case int(o.act) >= len(activations):

@@ -276,6 +276,7 @@ func TestSemanticErrors(t *testing.T) {
 			{"int32", gemm.NewMatrix[int32](2, 2, nil), gemm.NewMatrix[int32](2, 2, nil), bytes, nil, "A", "has elements of i32"},
 			{"bf16 to f16", gemm.NewMatrix[float16.Float16](1, 1, nil), gemm.NewMatrix[gemm.BFloat16](1, 1, nil), gemm.NewMatrix[gemm.BFloat16](1, 1, nil), nil, "C", "want bf16 or f32"},
 			{"activation", m(1, 2, 3), m(1, 2, 5), m(1, 5, 3), []gemm.Option{gemm.WithActivation(99)}, "the activation", "is number 99"},
+			{"accumulator", m(1, 2, 3), m(1, 2, 5), m(1, 5, 3), []gemm.Option{gemm.WithAccumulator(9)}, "the accumulator", "is number 9 of 2"},
 		} {
 			err := e.Multiply(t.Context(), tc.c, tc.a, tc.b, tc.opts...)
 			se, ok := errors.AsType[*gemm.ShapeError](err)
