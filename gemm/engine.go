@@ -58,8 +58,8 @@ func (e *Engine) Close() error { return e.b.close() }
 
 // Multiply computes C = act(alpha A B + beta C + bias): by default, without
 // options, C = A B. Each element of A B is a sum over kk of A[i, kk] * B[kk, j]
-// in binary32; what is added and applied to it is in binary32 too, and the
-// result is rounded once to C's type.
+// in binary32, or what WithAccumulator says; what is added and applied to it is in
+// binary32, and the result is rounded once to C's type.
 //
 // A is m x k, B is k x n, C is m x n. A and B have one element type; C's is the
 // same or binary32, and int32 for int8, for which there are no options but

@@ -111,6 +111,25 @@ func ExampleWithBias() {
 	// Output: [0.8413 0.8413 0.0000]
 }
 
+// A sum in which 10^8 cancels, in binary32 and in twice the digits of it.
+func ExampleWithAccumulator() {
+	engine := gemm.NewCPU() // or gemm.New(dev)
+	defer engine.Close()
+
+	a := gemm.NewMatrix(1, 3, []float32{1e8, 1, -1e8})
+	b := gemm.NewMatrix(3, 1, []float32{1, 1, 1})
+	c := gemm.NewMatrix[float32](1, 1, nil)
+	for _, acc := range []gemm.Accumulator{gemm.AccF32, gemm.AccF32x2} {
+		if err := engine.Multiply(context.Background(), c, a, b, gemm.WithAccumulator(acc)); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(c.Data)
+	}
+	// Output:
+	// [0]
+	// [1]
+}
+
 // A batch of matrices times one matrix, added to what C held.
 func ExampleNewBatch() {
 	engine := gemm.NewCPU() // or gemm.New(dev)

@@ -17,6 +17,7 @@ type options struct {
 	alpha, beta float32
 	bias        Operand // nil for none
 	act         Activation
+	acc         Accumulator
 }
 
 func newOptions(set []Option) options {
@@ -55,6 +56,28 @@ func WithBias(bias Operand) Option { return func(o *options) { o.bias = bias } }
 
 // WithActivation applies a function to each element, after everything else.
 func WithActivation(a Activation) Option { return func(o *options) { o.act = a } }
+
+// WithAccumulator says in what the products are summed; the default is AccF32.
+// It chooses the kernel: beside a WithKernel that names one it is a
+// *wgsl.ParamError, beside one that only sets tunables it is not.
+func WithAccumulator(a Accumulator) Option { return func(o *options) { o.acc = a } }
+
+// An Accumulator is what the products of an element of A B are summed in.
+type Accumulator uint8
+
+const (
+	// AccF32 is binary32: the sum has the error that Product.Check allows.
+	AccF32 Accumulator = iota
+
+	// AccF32x2 is a pair of binary32, hi + lo, with twice the digits: on a device
+	// the kernel gemm_compensated, in whose file the error bound is; on the CPU
+	// path float64, which has more. An element of a binary32 C = A B is then within
+	// 2 units in the last place of the exact one, unless cancellation leaves less
+	// of |A| |B| than (1028 + k/8) 2^-24 of it; WithAlpha, WithBeta, WithBias and
+	// WithActivation each add their own rounding in binary32. Sums of int8 are
+	// exact without it: for them it is a *ShapeError.
+	AccF32x2
+)
 
 // An Activation is a function of one element.
 type Activation uint8

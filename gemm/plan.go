@@ -15,6 +15,7 @@ type problem struct {
 	Alpha, Beta float32
 	Bias        bool
 	Act         Activation
+	Acc         Accumulator
 	a, b, c     access
 }
 
@@ -49,7 +50,7 @@ func newProblem(e *Engine, c, a, b Operand, o options) (problem, error) {
 	p := problem{
 		M: la.rows, N: lb.cols, K: la.cols, Batch: lc.batches,
 		In: a.DType(), Out: c.DType(),
-		Alpha: o.alpha, Beta: o.beta, Bias: o.bias != nil, Act: o.act,
+		Alpha: o.alpha, Beta: o.beta, Bias: o.bias != nil, Act: o.act, Acc: o.acc,
 		a: la.access(), b: lb.access(), c: lc.access(),
 	}
 	wrong := func(arg, format string, args ...any) (problem, error) {
@@ -75,6 +76,10 @@ func newProblem(e *Engine, c, a, b Operand, o options) (problem, error) {
 		return wrong("C", "has elements of %s, want %s as A and B have %s", p.Out, want, p.In)
 	case p.In == I8 && (o.alpha != 1 || o.beta != 0 || o.bias != nil || o.act != None):
 		return wrong("A", "has elements of i8, whose product has no alpha, beta, bias or activation")
+	case o.acc > AccF32x2:
+		return wrong("the accumulator", "is number %d of %d", o.acc, AccF32x2+1)
+	case p.In == I8 && o.acc != AccF32:
+		return wrong("A", "has elements of i8, whose sums are exact without another accumulator")
 	case int(o.act) >= len(activations):
 		return wrong("the activation", "is number %d of %d", o.act, len(activations))
 	}
@@ -140,10 +145,13 @@ func (p Plan) empty() bool { return p.M == 0 || p.N == 0 || p.Batch == 0 }
 
 // Name is the variant's, or that of the CPU path.
 func (p Plan) Name() string {
-	if p.Variant == nil {
-		return "gonum"
+	switch {
+	case p.Variant != nil:
+		return p.Variant.Name
+	case p.Acc == AccF32x2:
+		return "float64"
 	}
-	return p.Variant.Name
+	return "gonum"
 }
 
 // Slices is the number of slices of K that each workgroup walks through; 0 for
@@ -199,6 +207,9 @@ func (m *DeviceMatrix) broadcast() *DeviceMatrix {
 func makePlan(p problem, o options, a gpu.Adapter) (Plan, error) {
 	plan := Plan{problem: p, Splits: 1}
 	ch := choice{kernel: o.kernel, params: o.params}
+	if o.kernel != "" && p.Acc != AccF32 {
+		return Plan{}, &wgsl.ParamError{Kernel: o.kernel, Reason: "has an accumulator of its own: want no other, or no kernel"}
+	}
 	if o.kernel == "" {
 		ch = choose(p, a)
 		ch.params = ch.params.With(o.params)
@@ -290,9 +301,15 @@ type choice struct {
 	transposed bool
 }
 
+// compensated is the kernel whose sums are pairs of binary32.
+const compensated = "gemm_compensated"
+
 // choose is the default variant.
 func choose(p problem, a gpu.Adapter) choice {
 	params := wgsl.Params{"UNROLL": 1}
+	if p.Acc == AccF32x2 {
+		return choice{kernel: compensated, params: params} // at its own tile: pairs take twice the registers
+	}
 	// On a software adapter a larger register tile pays, at larger sizes: its
 	// workgroups do not compete for registers (docs/kernels.md, all numbers).
 	if a.Type == gpu.Software && p.M >= 256 && p.N >= 256 {

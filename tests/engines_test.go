@@ -68,6 +68,7 @@ var variants = []variant{
 	{"native f16", "gemm_tiled", "BM=8,BN=8,BK=8,TM=2,TN=4,NATIVE_F16=true", [3]int{8, 8, 8}},
 	{"native f16 naive", "gemm_naive", "NATIVE_F16=true", [3]int{16, 16, 8}},
 	{"faultless", "broken/gemm_tiled", "BM=8,BN=4,BK=4", [3]int{8, 4, 4}},
+	{"compensated", "gemm_compensated", "", [3]int{32, 32, 32}},
 }
 
 // eachVariant runs a test on every variant that the engine's device has the

@@ -21,6 +21,7 @@ var golden = []struct{ file, kernel, params string }{
 	{"tiled_unrolled", "gemm_tiled", "BM=8,BN=8,BK=8,TM=2,TN=2,UNROLL=true"},
 	{"tiled_4x4x4", "gemm_tiled", "BM=4,BN=4,BK=4,TM=1,TN=1"},
 	{"broken_no_m_n_mask", "broken/gemm_tiled", "NO_M_MASK=true,NO_N_MASK=true"},
+	{"compensated", "gemm_compensated", ""},
 	{"tiled_native_f16", "gemm_tiled", "BM=4,BN=4,BK=4,TM=1,TN=1,IN_F16=true,OUT_F16=true,NATIVE_F16=true"},
 	{"tiled_i8", "gemm_tiled", "BM=4,BN=4,BK=4,TM=1,TN=1,IN_I8=true"},
 	{"naive_bf16_bias_gelu", "gemm_naive", "IN_BF16=true,OUT_BF16=true,BIAS=true,ACT=3"},
@@ -182,7 +183,7 @@ func TestNameReadsBack(t *testing.T) {
 func TestParamError(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, kernel, params, want string }{
-		{"kernel", "gemm_tield", "", "no such kernel; there are broken/gemm_tiled, gemm_block, gemm_direct, gemm_naive, gemm_skinny, gemm_tiled, passes/gemm_pack, passes/gemm_reduce"},
+		{"kernel", "gemm_tield", "", "no such kernel; there are broken/gemm_tiled, gemm_block, gemm_compensated, gemm_direct, gemm_naive, gemm_skinny, gemm_tiled, passes/gemm_pack, passes/gemm_reduce"},
 		{"unknown tunable", "gemm_tiled", "BX=3", "BX: no such tunable; there are BM, BN, BK, TM, TN, UNROLL, IN_F16, IN_BF16, IN_I8, OUT_F16, OUT_BF16, NATIVE_F16, BIAS, ACT"},
 		{"derived", "gemm_tiled", "WG_X=3", "WG_X: no such tunable"},
 		{"uneven", "gemm_tiled", "TM=3", "BM % TM == 0u && BN % TN == 0u: does not hold for BM=64,BN=64,BK=16,TM=3"},
@@ -190,6 +191,7 @@ func TestParamError(t *testing.T) {
 		{"division by zero", "gemm_tiled", "TM=0", "64 / 0"},
 		{"overflow", "gemm_tiled", "BM=65536,BK=65536,TM=1", "does not fit 32 bits"},
 		{"registers", "gemm_tiled", "TM=32,TN=32", "ACC <= 256u"},
+		{"int8 compensated", "gemm_compensated", "IN_I8=true", "IN_I8 == false: does not hold for"},
 		{"switch", "gemm_tiled", "UNROLL=2", "UNROLL: 2 is neither true nor false"},
 		{"no value", "gemm_tiled", "BM", "BM: want NAME=VALUE"},
 		{"not a number", "gemm_tiled", "BM=-4", `BM: "-4" is not a whole number`},

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -206,6 +207,15 @@ func TestRunReports(t *testing.T) {
 		code, stdout, _ = wgemm(t, "run", a, b, "-o", out, "--device", device, "--check")
 		if code != 0 || !strings.Contains(stdout, "right: compared 1200 of 1200 elements") || !strings.Contains(stdout, "GFLOP/s") {
 			t.Errorf("exit %d: %s", code, stdout)
+		}
+		// Pairs of binary32 on a device, float64 on the CPU, with the tunables given.
+		code, stdout, stderr = wgemm(t, "run", a, b, "-o", out, "--device", device, "--check", "--json", "--acc", "f32x2", "--set", "BK=16")
+		pairs := "gemm_compensated/BM=32,BN=32,BK=16,TM=2,TN=2,UNROLL=true"
+		if code != 0 || !strings.Contains(stdout, `"variant": "`+pairs+`"`) {
+			t.Errorf("--acc f32x2: exit %d, want %s in %s%s", code, pairs, stdout, stderr)
+		}
+		if code, stdout, stderr = wgemm(t, "run", a, b, "-o", out, "--device", cpuName, "--check", "--json", "--acc", "f32x2"); code != 0 || !strings.Contains(stdout, `"variant": "float64"`) {
+			t.Errorf("--acc f32x2 on the CPU: exit %d, %s%s", code, stdout, stderr)
 		}
 		// A wrong product is found, and the exit status says so.
 		code, _, stderr = wgemm(t, "run", a, b, "-o", out, "--device", device, "--check", "--acc", "f16")
@@ -417,8 +427,11 @@ func TestWrongUse(t *testing.T) {
 		{"word", runs("word.csv", "good.npy", "-o", out), 2, []string{"word.csv", "line 2", "column 2", `"x"`}},
 		{"semicolons", runs("semicolon.csv", "good.npy", "-o", out), 2, []string{"semicolon.csv", ";"}},
 		{"dtype", runs("good.npy", "good.npy", "-o", out, "--dtype", "f64"), 2, []string{`--dtype "f64"`, "want f32, f16, bf16 or i8"}},
-		{"acc", runs("good.npy", "good.npy", "-o", out, "--acc", "f8"), 2, []string{`--acc "f8"`, "want f32 or f16"}},
+		{"acc", runs("good.npy", "good.npy", "-o", out, "--acc", "f8"), 2, []string{`--acc "f8"`, "want f32, f32x2 or f16"}},
 		{"acc and kernel", runs("good.npy", "good.npy", "-o", out, "--acc", "f16", "--kernel", "gemm_naive"), 2, []string{"--kernel"}},
+		{"acc f32x2 and kernel", runs("good.npy", "good.npy", "-o", out, "--acc", "f32x2", "--kernel", "gemm_naive"), 2, []string{"--acc f32x2", "--kernel"}},
+		{"acc f32x2 of bytes", runs("good.npy", "good.npy", "-o", out, "--acc", "f32x2", "--dtype", "i8"), 2, []string{"--acc f32x2 with i8", "exact"}},
+		{"range of bytes", runs("good.npy", "good.npy", "-o", out, "--report-range", "--dtype", "i8"), 2, []string{"--report-range with i8", "want f32, f16 or bf16"}},
 		{"kernel", runs("good.npy", "good.npy", "-o", out, "--kernel", "gemm"), 2, []string{`--kernel "gemm": want one of broken/gemm_tiled`}},
 		{"set", runs("good.npy", "good.npy", "-o", out, "--set", "BM"), 2, []string{"--set BM", "NAME=VALUE"}},
 		{"tile", runs("good.npy", "good.npy", "-o", out, "--kernel", "gemm_tiled", "--set", "BM=7"), 2, []string{"BM % TM == 0u"}},
@@ -614,4 +627,91 @@ func TestBench(t *testing.T) {
 	if code, _, stderr := wgemm(t, "bench", "--device", "cpu", "--compare", "fast"); code != exitUsage || !strings.Contains(stderr, `--compare "fast"`) {
 		t.Errorf("--compare fast: exit %d: %s", code, stderr)
 	}
+}
+
+// What leaves the range of binary16 is counted: in the files, and in the
+// product, where infinities that come from the operands are told from those that
+// do not.
+func TestReportRange(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		// 70000 overflows, 1e-6 is subnormal, 1e-9 becomes 0.
+		"wide.csv": "70000,0,inf,-1e400\n1e-6,1e-9,nan,65504\n",
+		"a.csv":    "300,inf\n300,1e-4\n", "b.csv": "300,1e-3\n0,1e-3\n",
+		"one.csv": "1\n", "c.csv": "-inf,0\n0,0\n", "big.csv": "65000\n65000\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	underflowed := func(n int) *int { return &n }
+	onDevices(t, func(t *testing.T, device string) {
+		for _, tc := range []struct {
+			name string
+			args []string // files in dir by their names
+			want []rangeReport
+		}{
+			{
+				"files",
+				[]string{"wide.csv", "wide.csv", "--trans-b", "--dtype", "f16", "--alpha", "0"},
+				[]rangeReport{
+					{"A", "f16", 8, 2, 3, 1, 1, underflowed(1), 65504, 65504},
+					{"B", "f16", 8, 2, 3, 1, 1, underflowed(1), 65504, 65504},
+					{"OUT", "f16", 4, 0, 0, 0, 0, nil, 0, 65504},
+				},
+			},
+			{
+				// 90000 overflows; beside it inf times 0, inf times 1e-3 and 0.3.
+				"product",
+				[]string{"a.csv", "b.csv", "--dtype", "f16"},
+				[]rangeReport{
+					{"A", "f16", 4, 0, 1, 0, 0, underflowed(0), 300, 65504},
+					{"B", "f16", 4, 0, 0, 0, 0, underflowed(0), 300, 65504},
+					{"OUT", "f16", 4, 1, 2, 1, 0, nil, 0.300048828125, 65504},
+				},
+			},
+			{
+				"C and bias",
+				[]string{"big.csv", "one.csv", "--dtype", "f16", "--bias", "big.csv", "--out-dtype", "f32"},
+				[]rangeReport{
+					{"A", "f16", 2, 0, 0, 0, 0, underflowed(0), 64992, 65504},
+					{"B", "f16", 1, 0, 0, 0, 0, underflowed(0), 1, 65504},
+					{"bias", "f16", 2, 0, 0, 0, 0, underflowed(0), 64992, 65504},
+					{"OUT", "f32", 2, 0, 0, 0, 0, nil, 129984, math.MaxFloat32},
+				},
+			},
+			{
+				"an infinity of C",
+				[]string{"b.csv", "b.csv", "--dtype", "f16", "-c", "c.csv"},
+				[]rangeReport{
+					{"A", "f16", 4, 0, 0, 0, 0, underflowed(0), 300, 65504},
+					{"B", "f16", 4, 0, 0, 0, 0, underflowed(0), 300, 65504},
+					{"C", "f16", 4, 0, 1, 0, 0, underflowed(0), 0, 65504},
+					{"OUT", "f16", 4, 0, 1, 0, 1, nil, 0.300048828125, 65504},
+				},
+			},
+		} {
+			args := []string{"run", "-o", filepath.Join(t.TempDir(), "out.npy"), "--device", device, "--report-range", "--json"}
+			for _, arg := range tc.args {
+				if strings.HasSuffix(arg, ".csv") {
+					arg = filepath.Join(dir, arg)
+				}
+				args = append(args, arg)
+			}
+			code, stdout, stderr := wgemm(t, args...)
+			var r runReport
+			if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != 0 {
+				t.Fatalf("%s: exit %d, %v: %s", tc.name, code, err, stderr)
+			}
+			if !reflect.DeepEqual(r.Range, tc.want) {
+				t.Errorf("%s:\n got %v\nwant %v", tc.name, r.Range, tc.want)
+			}
+		}
+		args := []string{"run", filepath.Join(dir, "a.csv"), filepath.Join(dir, "b.csv"), "-o", filepath.Join(t.TempDir(), "out.npy"), "--device", device, "--dtype", "f16", "--report-range"}
+		want := "  range    OUT: 4 f16 up to 0.30005, of at most 65504; 1 overflowed, 2 infinite with these, 1 NaN, 0 subnormal\n"
+		if code, stdout, stderr := wgemm(t, args...); code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("exit %d, want %q in\n%s%s", code, want, stdout, stderr)
+		}
+	})
 }

@@ -37,6 +37,7 @@ type runOptions struct {
 	delimiter      string
 	decimal        string
 	check          bool
+	reportRange    bool
 	asJSON         bool
 	stdout         io.Writer
 	phases         *phases
@@ -57,12 +58,16 @@ row, a column or a matrix. OUT is written in the format of its ending and may be
 one of the inputs. Nothing is written unless all went well.
 
 Values are rounded to --dtype when they are read: f16 or bf16 if both files hold
-that, else f32. Sums are in binary32, of i8 in int32. --check takes a few seconds
-more; of a big product it compares some rows.`,
+that, else f32. Sums are in binary32, of i8 in int32. --acc f32x2 sums in pairs of
+binary32, which keep twice the digits, on the CPU in float64: for a long K, or
+where much cancels. --check takes a few seconds more; of a big product it compares
+some rows. --report-range counts what left the range of --dtype and --out-dtype.`,
 		Example: `  wgemm run a.npy b.npy -o c.npy
   wgemm run a.csv b.csv -o c.csv --check
   wgemm run x.npy w.safetensors:fc.weight -o y.npy --trans-b --bias w.safetensors:fc.bias --act gelu
   wgemm run a.npy b.npy -o c.npy -c c.npy --alpha 0.5 --beta 1
+  wgemm run a.npy b.npy -o c.npy --acc f32x2 --check
+  wgemm run a.npy b.npy -o c.npy --dtype f16 --report-range
   wgemm run a.npy b.npy -o c.npy --kernel gemm_tiled --set BM=32,BN=32,TM=2,TN=2`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -85,17 +90,18 @@ more; of a big product it compares some rows.`,
 	f.StringVar(&o.act, "act", "none", "activation, applied last: "+strings.Join(gemm.Activations(), ", "))
 	f.StringVar(&o.dtype, "dtype", "", "type of the elements of A and B: f32, f16, bf16 or i8 (default that of both files if f16 or bf16, else f32)")
 	f.StringVar(&o.outDType, "out-dtype", "", "type of the elements of OUT: that of A and B, or f32 (default that of A and B; i32 for i8)")
-	f.StringVar(&o.acc, "acc", "f32", "accumulator: f32, or f16, which is rounded after every slice of K to show what that costs")
+	f.StringVar(&o.acc, "acc", "f32", "accumulator: f32; f32x2, within 2 units in the last place of the exact sum; or f16, which is rounded after every slice of K to show what that costs")
 	f.StringVar(&o.kernel, "kernel", "", "kernel in place of the planned one: "+strings.Join(wgsl.Kernels(), ", "))
 	f.StringSliceVar(&o.set, "set", nil, "tunables of the kernel, as BM=32,BN=64")
 	f.StringVar(&o.delimiter, "delimiter", "", "character between the values of .csv and .tsv (default comma, and tab)")
 	f.StringVar(&o.decimal, "decimal", "", "decimal sign of .csv and .tsv (default point)")
 	f.BoolVar(&o.check, "check", false, "compare the product with a float64 reference; exit 3 if it is outside the error bound")
+	f.BoolVar(&o.reportRange, "report-range", false, "count the elements of all matrices that overflowed, are infinite, NaN or subnormal")
 	f.BoolVar(&o.asJSON, "json", false, "print what was done as JSON")
 	o.where.flags(cmd)
 	complete(cmd, "dtype", "f32", "f16", "bf16", "i8")
 	complete(cmd, "out-dtype", "f32", "f16", "bf16")
-	complete(cmd, "acc", "f32", "f16")
+	complete(cmd, "acc", "f32", "f32x2", "f16")
 	complete(cmd, "act", gemm.Activations()...)
 	complete(cmd, "kernel", wgsl.Kernels()...)
 	return cmd
@@ -110,26 +116,27 @@ func complete(cmd *cobra.Command, flag string, values ...string) {
 
 // A runReport is what a run did, in seconds.
 type runReport struct {
-	Output   string       `json:"output"`
-	Device   string       `json:"device"`
-	Adapter  string       `json:"adapter"` // "" for the CPU path
-	Type     string       `json:"adapter_type"`
-	Variant  string       `json:"variant"` // "gonum" for the CPU path
-	DType    string       `json:"dtype"`
-	OutDType string       `json:"out_dtype"`
-	Batch    int          `json:"batch"`
-	M        int          `json:"m"`
-	N        int          `json:"n"`
-	K        int          `json:"k"`
-	Alpha    float32      `json:"alpha"`
-	Beta     float32      `json:"beta"`
-	Act      string       `json:"act"`
-	Grid     [2]uint32    `json:"grid"`   // workgroups over rows and columns of C
-	Slices   int          `json:"slices"` // of K, in each workgroup
-	Seconds  seconds      `json:"seconds"`
-	Clock    string       `json:"clock"`  // that measured compute: device or host
-	GFLOPS   float64      `json:"gflops"` // 2 batch m n k / compute / 1e9
-	Check    *checkReport `json:"check,omitempty"`
+	Output   string        `json:"output"`
+	Device   string        `json:"device"`
+	Adapter  string        `json:"adapter"` // "" for the CPU path
+	Type     string        `json:"adapter_type"`
+	Variant  string        `json:"variant"` // "gonum" or "float64" for the CPU path
+	DType    string        `json:"dtype"`
+	OutDType string        `json:"out_dtype"`
+	Batch    int           `json:"batch"`
+	M        int           `json:"m"`
+	N        int           `json:"n"`
+	K        int           `json:"k"`
+	Alpha    float32       `json:"alpha"`
+	Beta     float32       `json:"beta"`
+	Act      string        `json:"act"`
+	Grid     [2]uint32     `json:"grid"`   // workgroups over rows and columns of C
+	Slices   int           `json:"slices"` // of K, in each workgroup
+	Seconds  seconds       `json:"seconds"`
+	Clock    string        `json:"clock"`  // that measured compute: device or host
+	GFLOPS   float64       `json:"gflops"` // 2 batch m n k / compute / 1e9
+	Check    *checkReport  `json:"check,omitempty"`
+	Range    []rangeReport `json:"range,omitempty"` // with --report-range
 }
 
 // A checkReport is a gemm.Report for programs.
@@ -227,6 +234,12 @@ func runRun(ctx context.Context, o *runOptions) error {
 	if err != nil {
 		return err
 	}
+	switch {
+	case dtype == gemm.I8 && o.acc == "f32x2":
+		return usagef("--acc f32x2 with i8: want it without, as sums of i8 are exact")
+	case dtype == gemm.I8 && o.reportRange:
+		return usagef("--report-range with i8: want f32, f16 or bf16, as only these overflow or are rounded")
+	}
 	r.DType, r.OutDType = dtype.String(), outDType.String()
 	engine, where, err := o.where.open(ctx)
 	if err != nil {
@@ -239,6 +252,9 @@ func runRun(ctx context.Context, o *runOptions) error {
 	}
 	j := job{runOptions: o, engine: engine, where: where, text: text, tile: len(opts) > 0, opts: opts}
 	j.opts = append(j.opts, gemm.WithAlpha(o.alpha), gemm.WithBeta(o.beta), gemm.WithActivation(act))
+	if o.acc == "f32x2" {
+		j.opts = append(j.opts, gemm.WithAccumulator(gemm.AccF32x2))
+	}
 	return j.run(ctx, in, dtype, outDType, act, &r)
 }
 
@@ -276,16 +292,16 @@ func (o *runOptions) kernelOptions() ([]gemm.Option, error) {
 	if o.kernel != "" && !slices.Contains(wgsl.Kernels(), o.kernel) {
 		return nil, usagef("--kernel %q: want one of %s", o.kernel, strings.Join(wgsl.Kernels(), ", "))
 	}
+	if o.acc != "f32" && o.kernel != "" {
+		return nil, usagef("--acc %s is a kernel of its own: want it without --kernel", o.acc)
+	}
 	switch o.acc {
-	case "f32":
+	case "f32", "f32x2":
 	case "f16":
-		if o.kernel != "" {
-			return nil, usagef("--acc f16 is a kernel of its own: want it without --kernel")
-		}
 		tile := wgsl.Params{"BM": 16, "BN": 16, "BK": 8, "F16_ACC": 1}
 		return []gemm.Option{gemm.WithKernel("broken/gemm_tiled", tile.With(params))}, nil
 	default:
-		return nil, usagef("--acc %q: want f32 or f16", o.acc)
+		return nil, usagef("--acc %q: want f32, f32x2 or f16", o.acc)
 	}
 	if o.kernel == "" && len(params) == 0 {
 		return nil, nil
@@ -422,6 +438,9 @@ func (j job) run(ctx context.Context, in inputs, dtype, outDType gemm.DType, act
 			continue
 		}
 		j.phases.next("reading " + y.file.Path)
+		if j.reportRange {
+			y.file.Lost = new(matfile.Lost)
+		}
 		var err error
 		if *y.to, err = readMatrix(y.file, y.dtype); err != nil {
 			return err
@@ -450,6 +469,10 @@ func (j job) run(ctx context.Context, in inputs, dtype, outDType gemm.DType, act
 			report.Right(), report.Checked, report.Elements, number(report.Ratio), report.Batch, report.Row, report.Col,
 			number(report.Got), number(report.Want), number(report.Bound), number(report.MaxError),
 		}
+	}
+	if j.reportRange {
+		j.phases.next("counting")
+		r.Range = ranges(in, x, c)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -641,6 +664,9 @@ func (r runReport) print(j job) error {
 		}
 		fmt.Fprintf(&out, "  check    %s: compared %d of %d elements with float64; largest error %.3g, which is %.3g of what rounding may cause\n",
 			verdict, c.Checked, c.Elements, c.MaxError, c.Ratio)
+	}
+	for _, x := range r.Range {
+		fmt.Fprintf(&out, "  range    %s\n", x)
 	}
 	_, err := io.WriteString(j.stdout, out.String())
 	return err

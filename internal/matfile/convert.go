@@ -85,6 +85,56 @@ var (
 	}
 )
 
+// counting is as, and counts what is lost.
+func counting[T element](as conversion[T], lost *Lost) conversion[T] {
+	count := func(in float64, out T) {
+		switch v := toFloat64(out); {
+		case math.IsInf(v, 0) && !math.IsInf(in, 0):
+			lost.Overflowed++
+		case v == 0 && in != 0:
+			lost.Underflowed++
+		}
+	}
+	counted := as
+	counted.decoder = func(dtype string) func(b []byte) T {
+		decode, exact := as.decoder(dtype), decode64(dtype)
+		return func(b []byte) T {
+			v := decode(b)
+			count(exact(b), v)
+			return v
+		}
+	}
+	counted.parse = func(s string) (T, error) {
+		v, err := as.parse(s)
+		in, beyond := parseFloat(s, 64)
+		if errors.Is(beyond, strconv.ErrRange) {
+			in = math.MaxFloat64 // finite as text
+		}
+		count(in, v)
+		return v, err
+	}
+	counted.round = func(in float64) (T, bool) {
+		v, ok := as.round(in)
+		count(in, v)
+		return v, ok
+	}
+	return counted
+}
+
+func toFloat64[T element](v T) float64 {
+	switch v := any(v).(type) {
+	case float32:
+		return float64(v)
+	case float16.Float16:
+		return float64(v.Float32())
+	case uint16:
+		return float64(fromBFloat16(v))
+	case int8:
+		return float64(v)
+	}
+	panic("matfile: not an element")
+}
+
 func isInt8(v float64) bool { return v >= math.MinInt8 && v <= math.MaxInt8 && v == math.Trunc(v) }
 
 // parseFloat is strconv.ParseFloat without Go's own 1_000. Beyond the range

@@ -1,6 +1,7 @@
 package matfile
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/big"
@@ -194,5 +195,57 @@ func TestNegate(t *testing.T) {
 	}
 	if _, ok := asInt8.negate(-128); ok {
 		t.Error("int8 holds 128")
+	}
+}
+
+// Lost counts what a conversion makes infinite or 0, and not what is so in the
+// file.
+func TestLost(t *testing.T) {
+	t.Parallel()
+	doubles := func(descr string, order binary.AppendByteOrder, values ...float64) []byte {
+		var data []byte
+		for _, v := range values {
+			data = order.AppendUint64(data, math.Float64bits(v))
+		}
+		return npy(1, dict(descr, "False", fmt.Sprintf("(%d,)", len(values))), data)
+	}
+	values := []float64{1, 0, math.NaN(), math.Inf(1), 65519, 65520, -1e30, 1e300, 1e-7, 1e-9, -1e-60}
+	text := "1,0,nan,inf,65519,65520,-1e30,1e300,1e-7,1e-9,-1e-60\n"
+	mtx := "%%MatrixMarket matrix coordinate real symmetric\n2 2 4\n1 1 1\n2 1 70000\n2 2 65000\n2 2 65000\n"
+	half := npy(1, dict("<f2", "False", "(2,)"), []byte{0, 0x7c, 0, 0}) // inf 0
+	tests := []struct {
+		name, file     string
+		content        []byte
+		f32, f16, bf16 Lost
+	}{
+		{"npy", "a.npy", doubles("<f8", binary.LittleEndian, values...), Lost{1, 1}, Lost{3, 2}, Lost{1, 1}},
+		{"big-endian npy", "a.npy", doubles(">f8", binary.BigEndian, values...), Lost{1, 1}, Lost{3, 2}, Lost{1, 1}},
+		{"text", "a.csv", []byte(text), Lost{1, 1}, Lost{3, 2}, Lost{1, 1}},
+		{"text past float64", "a.csv", []byte("1e999,-1e999,-inf"), Lost{2, 0}, Lost{2, 0}, Lost{2, 0}},
+		{"one entry, two elements; two entries, one element", "a.mtx", []byte(mtx), Lost{}, Lost{2, 0}, Lost{}},
+		{"as they are", "a.npy", half, Lost{}, Lost{}, Lost{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, as := range []struct {
+				name string
+				read func(f *File) error
+				want Lost
+			}{
+				{"f32", func(f *File) error { _, err := f.Float32(); return err }, tt.f32},
+				{"f16", func(f *File) error { _, err := f.Float16(); return err }, tt.f16},
+				{"bf16", func(f *File) error { _, err := f.BFloat16(); return err }, tt.bf16},
+			} {
+				f, err := Decode(tt.file, tt.content)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.Lost = new(Lost)
+				if err := as.read(f); err != nil || *f.Lost != as.want {
+					t.Errorf("as %s: %+v, error %v, want %+v", as.name, *f.Lost, err, as.want)
+				}
+			}
+		})
 	}
 }

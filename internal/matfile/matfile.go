@@ -36,6 +36,14 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("%s: %s; want %s", e.Path, e.Found, e.Want)
 }
 
+// Lost counts the entries of a file that do not outlive the conversion to the type
+// they are read as. Text counts as the float64 nearest to it, and an entry of an
+// .mtx file once, though it may stand for two elements.
+type Lost struct {
+	Overflowed  int // finite in the file, infinite as read
+	Underflowed int // not 0 in the file, 0 as read
+}
+
 // Options say how numbers are written in text. Other formats ignore them.
 type Options struct {
 	// Comma stands between the values of a line in .csv and .tsv; 0 is ',' in
@@ -69,6 +77,10 @@ type File struct {
 	// order: "f2", "f4", "f8", "i1" to "i8", "u1" to "u8" or "b1"; "bf16" for
 	// the bfloat16 of .safetensors; "text" for .csv, .tsv and .mtx.
 	DType string
+
+	// Lost, unless nil, counts what the reading of values costs, for a caller that
+	// sets it before.
+	Lost *Lost
 
 	target
 	opts Options   // the defaults filled in
@@ -256,6 +268,9 @@ func readValues[T element](f *File, as conversion[T]) ([]T, error) {
 		return nil, fmt.Errorf("the values of %s have been read already", f.Path)
 	}
 	f.used = true
+	if f.Lost != nil {
+		as = counting(as, f.Lost)
+	}
 	switch f.format {
 	case formatText:
 		return readText(f, as)

@@ -16,6 +16,7 @@ import (
 
 const (
 	npyMagic = "\x93NUMPY"
+	zipMagic = "PK\x03\x04"
 	npyWant  = "a .npy file (text needs the ending .csv or .tsv)"
 
 	// maxHeader bounds the bytes of a header; NumPy itself warns above 10000.
@@ -63,7 +64,7 @@ func (f *File) readNPYText(src io.Reader) (text string, start int64, err error) 
 		return "", 0, f.refuse("an empty file", "a matrix")
 	case err != nil && err != io.ErrUnexpectedEOF:
 		return "", 0, f.failed(err)
-	case strings.HasPrefix(string(lead[:n]), "PK\x03\x04"):
+	case strings.HasPrefix(string(lead[:n]), zipMagic):
 		return "", 0, f.refuse("a zip archive (.npz?)", "one matrix in a .npy file, or the ending .npz")
 	case !strings.HasPrefix(npyMagic, string(lead[:min(n, len(npyMagic))])):
 		return "", 0, f.refuse(fmt.Sprintf("first bytes %q", lead[:n]), npyWant)

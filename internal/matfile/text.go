@@ -63,6 +63,11 @@ func (f *File) scanText(want string, visit func(field string) error) (rows, cols
 	if lead, _ := in.Peek(len(utf8BOM)); string(lead) == utf8BOM {
 		in.Discard(len(utf8BOM))
 	}
+	for _, other := range []struct{ lead, ending string }{{npyMagic, ".npy"}, {zipMagic, ".npz"}, {mtxBanner, ".mtx"}} {
+		if lead, _ := in.Peek(len(other.lead)); string(lead) == other.lead {
+			return 0, 0, f.refuse(fmt.Sprintf("line 1, column 1: %q, with which %s begins", lead, other.ending), "numbers as text, or a name ending in "+other.ending)
+		}
+	}
 	records := csv.NewReader(in)
 	records.Comma = f.opts.Comma
 	// Only so may a blank come before a quote. It would swallow tabs that separate.
@@ -80,7 +85,8 @@ func (f *File) scanText(want string, visit func(field string) error) (rows, cols
 		}
 		// The reader passes over blank lines, which may stand for missing
 		// values. At the end they are harmless, and are not seen here.
-		if line, _ := records.FieldPos(0); line != rows+1 {
+		line, _ := records.FieldPos(0)
+		if line != rows+1 || len(record) == 1 && strings.Trim(record[0], " \t") == "" {
 			return 0, 0, f.refuse(fmt.Sprintf("line %d is blank", rows+1), "one row per line")
 		}
 		if rows == 0 {
@@ -138,6 +144,12 @@ func (f *File) refuseField(line, column int, field string) error {
 		sign, want = "a decimal comma", "a number such as -1,5 or 1e-3"
 	}
 	switch {
+	case field == "":
+		found = fmt.Sprintf("line %d, column %d: no value", line, column)
+		want = fmt.Sprintf("a number in each place, nan where it is missing, and no %q at the end of a line", separator)
+	case strings.Contains(field, "#") || column == 1 && (strings.HasPrefix(field, "%") || strings.HasPrefix(field, "//")):
+		found += " (a comment?)"
+		want = "numbers alone"
 	case separator != ';' && strings.Contains(field, ";"):
 		found += " (';' as separator?)"
 		want = fmt.Sprintf("%q between values and %s", separator, sign)

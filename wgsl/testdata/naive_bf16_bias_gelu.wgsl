@@ -10,8 +10,8 @@
 //         acc += A[row, kk] * B[kk, col]
 //
 // Masked: an invocation past m or n does nothing; the loop ends at k.
-// A is read n times over and B m times over, all from storage buffers, which
-// is what gemm_tiled mends.
+// A is read n times over and B m times over, all from storage buffers, and the
+// sum is one chain, so that rounding grows with k: both are what gemm_tiled mends.
 
 // with NATIVE_F16: enable f16;
 const BM: u32 = 16u; // tunable: rows of C per workgroup
