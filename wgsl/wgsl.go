@@ -8,7 +8,8 @@
 // Specialize sets them and turns every constant, array length and workgroup
 // size into a literal, which is what the strictest WGSL compiler in use (naga
 // 0.13, inside wgpu-native 0.17) accepts. The kernels in broken are wrong on
-// purpose and never planned.
+// purpose and never planned. Those in probes multiply no matrices: they measure
+// a device, and Kernels leaves them out.
 package wgsl
 
 import (
@@ -21,7 +22,7 @@ import (
 	"strings"
 )
 
-//go:embed *.wgsl broken/*.wgsl
+//go:embed *.wgsl broken/*.wgsl probes/*.wgsl
 var files embed.FS
 
 // Kernels are the names of all kernels, sorted: the path of the file without

@@ -41,6 +41,10 @@ first run, which compiles, and the first batch are dropped. Every product is
 checked against float64 (of a big one, some rows). Upload of A and B and read-back
 of C are timed apart.
 
+The roof of a product is the least time in which the device could do its arithmetic
+in f32 and move each matrix once, by what two probes (wgsl/probes) reach in the same
+run. Matrices that stay in a cache, and matrix units, can pass it.
+
 A shape is MxNxK, for a product of M x K by K x N, or BATCHxMxNxK, or N for NxNxN.
 A product that does not fit the device is left out, with a note.`,
 		Example: `  wgemm bench
@@ -84,6 +88,7 @@ type benchReport struct {
 	Driver  string       `json:"driver"`
 	Date    string       `json:"date"`
 	Cold    bool         `json:"cold"`
+	Roof    *bench.Roof  `json:"roof"` // of the device; null on the CPU path
 	Points  []benchPoint `json:"points"`
 }
 
@@ -96,6 +101,7 @@ type benchPoint struct {
 	Variant  string  `json:"variant"`
 	GFLOPS   float64 `json:"gflops"`
 	Ratio    float64 `json:"ratio"`   // to the first series
+	OfRoof   float64 `json:"of_roof"` // 0 on the CPU path
 	Median   float64 `json:"seconds"` // of one product
 	Least    float64 `json:"seconds_least"`
 	Most     float64 `json:"seconds_most"`
@@ -130,6 +136,14 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	if where.Adapter != nil {
 		r.Adapter, r.Type, r.Driver = where.Adapter.Name, string(where.Adapter.Type), where.Adapter.Version
 	}
+	if where.dev != nil && slices.ContainsFunc(list, func(s series) bool { return s.name != cpuName }) {
+		o.phases.next("the probes")
+		roof, err := bench.MeasureRoof(ctx, where.dev)
+		if err != nil {
+			return err
+		}
+		r.Roof = &roof
+	}
 	var left error // why the last shape that was left out does not fit
 	for _, s := range shapes {
 		points, err := o.measure(ctx, s, elements, list, func(name string) *gemm.Engine {
@@ -145,7 +159,12 @@ func runBench(ctx context.Context, o *benchOptions) error {
 		_, big := errors.AsType[*gemm.LimitError](err)
 		switch {
 		case err == nil:
-			r.Points = append(r.Points, points...)
+			for _, p := range points {
+				if r.Roof != nil && p.Series != cpuName {
+					p.OfRoof = p.GFLOPS * 1e9 / r.Roof.At(s.flops(), s.bytes(elements))
+				}
+				r.Points = append(r.Points, p)
+			}
 		case big && !wrong:
 			left = usageError{err}
 			o.phases.note("left out: " + err.Error())

@@ -11,10 +11,14 @@ import (
 
 // rows are the table for people: a head, and a row for each point.
 func (r benchReport) rows() [][]string {
-	rows := [][]string{{"m n k", "", "GFLOP/s", "ratio", "time", "spread", "upload", "read-back", "variant"}}
+	rows := [][]string{{"m n k", "", "GFLOP/s", "ratio", "of roof", "time", "spread", "upload", "read-back", "variant"}}
 	for _, p := range r.Points {
+		ofRoof := "-"
+		if p.OfRoof > 0 {
+			ofRoof = fmt.Sprintf("%.3g %%", 100*p.OfRoof)
+		}
 		rows = append(rows, []string{
-			p.shape.String(), p.Series, fmt.Sprintf("%.3g", p.GFLOPS), fmt.Sprintf("%.2f", p.Ratio),
+			p.shape.String(), p.Series, fmt.Sprintf("%.3g", p.GFLOPS), fmt.Sprintf("%.2f", p.Ratio), ofRoof,
 			duration(p.Median), fmt.Sprintf("%.0f %%", 100*(p.Most-p.Least)/p.Median),
 			duration(p.Upload), duration(p.ReadBack), p.Variant,
 		})
@@ -33,7 +37,11 @@ func (r benchReport) conditions(where string) string {
 			text += x.text
 		}
 	}
-	return text + r.Date
+	text += r.Date
+	if r.Roof != nil {
+		text += fmt.Sprintf("\nroof: %.3g GFLOP/s, %.3g GB/s", r.Roof.FLOPS/1e9, r.Roof.BytesPerSecond/1e9)
+	}
+	return text
 }
 
 func (r benchReport) text(w io.Writer, where place) error {
@@ -63,7 +71,7 @@ func (r benchReport) markdown(w io.Writer, where place) error {
 func (r benchReport) csv(w io.Writer) error {
 	out := csv.NewWriter(w)
 	rows := [][]string{{
-		"batch", "m", "n", "k", "layer", "dtype", "trans_a", "trans_b", "cold", "series", "variant", "gflops", "ratio", "seconds", "seconds_least",
+		"batch", "m", "n", "k", "layer", "dtype", "trans_a", "trans_b", "cold", "series", "variant", "gflops", "ratio", "of_roof", "seconds", "seconds_least",
 		"seconds_most", "seconds_upload", "seconds_read_back", "error_ratio", "repeats", "device", "adapter", "driver", "date",
 	}}
 	for _, p := range r.Points {
@@ -72,7 +80,7 @@ func (r benchReport) csv(w io.Writer) error {
 			row = append(row, strconv.Itoa(n))
 		}
 		row = append(row, p.Layer, p.DType, strconv.FormatBool(p.TransA), strconv.FormatBool(p.TransB), strconv.FormatBool(r.Cold), p.Series, p.Variant)
-		for _, v := range []float64{p.GFLOPS, p.Ratio, p.Median, p.Least, p.Most, p.Upload, p.ReadBack, p.Error} {
+		for _, v := range []float64{p.GFLOPS, p.Ratio, p.OfRoof, p.Median, p.Least, p.Most, p.Upload, p.ReadBack, p.Error} {
 			row = append(row, strconv.FormatFloat(v, 'g', -1, 64))
 		}
 		rows = append(rows, append(row, strconv.Itoa(p.Repeats), r.Device, r.Adapter, r.Driver, r.Date))

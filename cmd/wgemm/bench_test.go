@@ -20,7 +20,13 @@ func TestBench(t *testing.T) {
 			r.Points[10].Series != "gemm_tiled/BM=16,BN=16,TM=2,TN=2" || r.Points[11].Series != "cpu" || r.Device != device {
 			t.Errorf("report %+v", r)
 		}
+		if (r.Roof != nil) != (device != "cpu") {
+			t.Errorf("roof %+v", r.Roof)
+		}
 		for i, p := range r.Points {
+			if onDevice := device != "cpu" && p.Series != "cpu"; (p.OfRoof > 0) != onDevice {
+				t.Errorf("%s: %g of the roof", p.Series, p.OfRoof)
+			}
 			if p.GFLOPS <= 0 || p.Least > p.Median || p.Median > p.Most || p.Repeats < 1 || p.Variant == "" ||
 				p.Upload <= 0 || p.ReadBack <= 0 || p.Error > 1 || p.Ratio <= 0 || (i%3 == 0 && p.Ratio != 1) {
 				t.Errorf("point %+v", p)
