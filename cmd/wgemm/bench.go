@@ -26,6 +26,7 @@ type benchOptions struct {
 	kernel, compare       string
 	cold                  bool
 	asJSON, asCSV, asMD   bool
+	plot, roofline        string // files
 	stdout                io.Writer
 	phases                *phases
 }
@@ -51,7 +52,8 @@ A product that does not fit the device is left out, with a note.`,
   wgemm bench --sizes 256:2048:x2 --compare naive,tiled,auto,cpu
   wgemm bench --shapes 1x4096x4096,1024x64x64x64 --dtype f16 --markdown
   wgemm bench --sizes 512 --compare auto,gemm_tiled/BM=32,BN=32,TM=2,TN=2
-  wgemm bench --preset llm --cold --csv`,
+  wgemm bench --preset llm --cold --csv
+  wgemm bench --sizes 256:4096:x2 --plot speed.svg --roofline roof.png`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.stdout = cmd.OutOrStdout()
@@ -73,6 +75,8 @@ A product that does not fit the device is left out, with a note.`,
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.BoolVar(&o.asCSV, "csv", false, "print CSV")
 	f.BoolVar(&o.asMD, "markdown", false, "print a table in Markdown")
+	f.StringVar(&o.plot, "plot", "", "draw GFLOP/s over n, for n x n matrices, into this .svg or .png")
+	f.StringVar(&o.roofline, "roofline", "", "draw the products below the roof into this .svg or .png")
 	o.where.flags(cmd)
 	cmd.MarkFlagsMutuallyExclusive("json", "csv", "markdown")
 	cmd.MarkFlagsMutuallyExclusive("kernel", "compare")
@@ -124,11 +128,18 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	if !ok {
 		return usagef("--dtype %q: want one of %s", o.dtype, strings.Join(benchDTypeNames(), ", "))
 	}
+	if err := o.checkCharts(shapes); err != nil {
+		return err
+	}
 	engine, where, err := o.where.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer engine.Close()
+	onDevice := where.dev != nil && slices.ContainsFunc(list, func(s series) bool { return s.name != cpuName })
+	if o.roofline != "" && !onDevice {
+		return usagef("--roofline: nothing is measured on a device: the CPU path has no roof")
+	}
 	o.phases.note(where.note)
 	cpu := gemm.NewCPU()
 	defer cpu.Close()
@@ -136,7 +147,7 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	if where.Adapter != nil {
 		r.Adapter, r.Type, r.Driver = where.Adapter.Name, string(where.Adapter.Type), where.Adapter.Version
 	}
-	if where.dev != nil && slices.ContainsFunc(list, func(s series) bool { return s.name != cpuName }) {
+	if onDevice {
 		o.phases.next("the probes")
 		roof, err := bench.MeasureRoof(ctx, where.dev)
 		if err != nil {
@@ -173,9 +184,13 @@ func runBench(ctx context.Context, o *benchOptions) error {
 		}
 	}
 	o.phases.done()
-	switch {
-	case len(r.Points) == 0:
+	if len(r.Points) == 0 {
 		return left
+	}
+	if err := o.charts(r, list); err != nil {
+		return err
+	}
+	switch {
 	case o.asJSON:
 		return printJSON(o.stdout, r)
 	case o.asCSV:
@@ -345,6 +360,9 @@ func (o *benchOptions) measure(ctx context.Context, s shape, el elements, list [
 			in = &uploads{}
 			uploaded[e] = in
 			for range sets {
+				if err := e.Wait(ctx); err != nil {
+					return nil, err
+				}
 				start := time.Now()
 				da, err := keep(e.Upload(ctx, a))
 				if err != nil {

@@ -37,7 +37,12 @@ func (r benchReport) conditions(where string) string {
 			text += x.text
 		}
 	}
-	text += r.Date
+	return text + r.Date
+}
+
+// head is what stands above a table.
+func (r benchReport) head(where place) string {
+	text := r.conditions(where.String())
 	if r.Roof != nil {
 		text += fmt.Sprintf("\nroof: %.3g GFLOP/s, %.3g GB/s", r.Roof.FLOPS/1e9, r.Roof.BytesPerSecond/1e9)
 	}
@@ -45,7 +50,7 @@ func (r benchReport) conditions(where string) string {
 }
 
 func (r benchReport) text(w io.Writer, where place) error {
-	fmt.Fprintln(w, r.conditions(where.String()))
+	fmt.Fprintln(w, r.head(where))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range r.rows() {
 		fmt.Fprintln(table, strings.Join(row, "\t"))
@@ -60,7 +65,7 @@ func (r benchReport) markdown(w io.Writer, where place) error {
 		rule[i] = "---"
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s\n\n", r.conditions(where.String()))
+	fmt.Fprintf(&text, "%s\n\n", r.head(where))
 	for _, row := range append([][]string{rows[0], rule}, rows[1:]...) {
 		fmt.Fprintf(&text, "| %s |\n", strings.Join(row, " | "))
 	}
