@@ -82,7 +82,7 @@ func (d *device) dispatch(ctx context.Context, p Plan, x operands, f func([]gpu.
 	}
 	most := int(d.dev.Adapter().Limits.MaxComputeWorkgroupsPerDimension)
 	err := d.pipelines.Use(ctx, shader(p.Variant), func(pipeline gpu.Pipeline) error {
-		var ds []gpu.Dispatch
+		ds := make([]gpu.Dispatch, 0, ceilDiv(p.Batch, most))
 		for first := 0; first < p.Batch; first += most {
 			uniform, err := d.uniform(shapeUniform(p, x, first))
 			if err != nil {
@@ -104,6 +104,9 @@ func (d *device) dispatch(ctx context.Context, p Plan, x operands, f func([]gpu.
 	return err
 }
 
+// shapeWords is the length of the struct Shape.
+const shapeWords = 21
+
 // shapeUniform is the struct Shape of wgsl/parts/operands.wgsl, for the matrices
 // of the batch from first on: words in the order of its members.
 func shapeUniform(p Plan, x operands, first int) []byte {
@@ -111,17 +114,19 @@ func shapeUniform(p Plan, x operands, first int) []byte {
 	if p.skipsProduct() {
 		k = 0
 	}
-	words := []uint32{uint32(p.M), uint32(p.N), uint32(k)}
-	for _, m := range []*DeviceMatrix{x.a, x.b, x.c, x.bias} {
+	var words [shapeWords]uint32
+	put := words[:0]
+	put = append(put, uint32(p.M), uint32(p.N), uint32(k))
+	for _, m := range [...]*DeviceMatrix{x.a, x.b, x.c, x.bias} {
 		var l layout
 		if m != nil {
 			l = m.lay
 		}
-		words = append(words, uint32(l.offset+first*l.batch), uint32(l.row), uint32(l.col), uint32(l.batch))
+		put = append(put, uint32(l.offset+first*l.batch), uint32(l.row), uint32(l.col), uint32(l.batch))
 	}
-	words = append(words, math.Float32bits(p.Alpha), math.Float32bits(p.Beta))
-	data := make([]byte, 0, 4*len(words))
-	for _, w := range words {
+	put = append(put, math.Float32bits(p.Alpha), math.Float32bits(p.Beta))
+	data := make([]byte, 0, 4*len(put))
+	for _, w := range put {
 		data = binary.LittleEndian.AppendUint32(data, w)
 	}
 	return data

@@ -15,19 +15,22 @@ type Pipelines struct {
 	max int
 
 	mu    sync.Mutex
-	byKey map[string]*list.Element
+	byKey map[pipelineKey]*list.Element
 	order list.List // of *cached, most recently used first
 }
 
+// A pipelineKey is not one string, which would be made anew for each use.
+type pipelineKey struct{ label, source string }
+
 type cached struct {
-	key      string
+	key      pipelineKey
 	pipeline Pipeline
 }
 
 // NewPipelines returns an empty cache of at most max pipelines on dev, which
 // stays the caller's to close, after the cache.
 func NewPipelines(dev Device, max int) *Pipelines {
-	return &Pipelines{dev: dev, max: max, byKey: map[string]*list.Element{}}
+	return &Pipelines{dev: dev, max: max, byKey: map[pipelineKey]*list.Element{}}
 }
 
 // Use calls f with the pipeline of s, which is compiled if need be. The
@@ -36,7 +39,7 @@ func NewPipelines(dev Device, max int) *Pipelines {
 func (c *Pipelines) Use(ctx context.Context, s Shader, f func(Pipeline) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := s.Label + "\x00" + s.Source
+	key := pipelineKey{s.Label, s.Source}
 	if e, ok := c.byKey[key]; ok {
 		c.order.MoveToFront(e)
 		return f(e.Value.(*cached).pipeline)
