@@ -11,6 +11,7 @@ for (const file of process.argv.slice(2)) {
   points.push(...r.points.map((p) => (r.device === 'wgpu' ? { ...p, series: native } : p)));
   lines.add(`on ${[r.adapter, r.driver, r.flags && `node ${r.flags}`].filter(Boolean).join(', ')}`);
   if (r.copy_bytes_per_second) lines.add(`a copy by CUDA moves ${(r.copy_bytes_per_second / 1e9).toFixed(0)} GB/s, reads and writes together`);
+  if (r.roof) lines.add(`wgemm's probes on ${r.device}: ${(r.roof.flops / 1e9).toPrecision(3)} GFLOP/s, a copy moves ${(r.roof.bytes_per_second / 1e9).toPrecision(3)} GB/s`);
   for (const note of r.notes ?? []) lines.add(note);
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 // rows are the table for people: a head, and a row for each point.
@@ -19,11 +20,21 @@ func (r benchReport) rows() [][]string {
 		}
 		rows = append(rows, []string{
 			p.shape.String(), p.Series, fmt.Sprintf("%.3g", p.GFLOPS), fmt.Sprintf("%.2f", p.Ratio), ofRoof,
-			duration(p.Median), fmt.Sprintf("%.0f %%", 100*(p.Most-p.Least)/p.Median),
-			duration(p.Upload), duration(p.ReadBack), p.Variant,
+			threeDigits(p.Median), fmt.Sprintf("%.0f %%", 100*(p.Most-p.Least)/p.Median),
+			threeDigits(p.Upload), threeDigits(p.ReadBack), p.Variant,
 		})
 	}
 	return rows
+}
+
+// threeDigits is a duration to three digits.
+func threeDigits(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	unit := time.Nanosecond
+	for d >= 1000*unit {
+		unit *= 10
+	}
+	return d.Round(unit).String()
 }
 
 // conditions say under which the points were measured.

@@ -123,3 +123,12 @@ func TestPresets(t *testing.T) {
 		t.Error("a list of names is not whole")
 	}
 }
+
+func TestThreeDigits(t *testing.T) {
+	t.Parallel()
+	for seconds, want := range map[float64]string{0: "0s", 7e-8: "70ns", 1.2345e-5: "12.3µs", 0.0456789: "45.7ms", 12.345: "12.3s"} {
+		if got := threeDigits(seconds); got != want {
+			t.Errorf("%g s: %q, want %q", seconds, got, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@
 package chart
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"image/color"
@@ -270,6 +271,11 @@ func write(w io.Writer, format string, p *plot.Plot) error {
 	page.Fill(page.Rectangle.Path())
 	margin := vg.Points(8)
 	p.Draw(draw.Crop(page, margin, -margin, margin, -margin))
-	_, err = c.WriteTo(w)
+	var file bytes.Buffer
+	if _, err := c.WriteTo(&file); err != nil {
+		return err
+	}
+	// Arial has the same widths, where a system lacks Liberation.
+	_, err = w.Write(bytes.ReplaceAll(file.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Arial,sans-serif;")))
 	return err
 }
