@@ -6,5 +6,5 @@ set -eu
 cd "$(dirname "$0")/../.."
 sh bench/peers/build.sh
 strip -o bin/peers/node "$(readlink -f "$(command -v node)")"
-tar -C bin -cf - peers | xz -T0 -6 >bin/peers.tar.xz
+tar -C bin -cf - peers | xz -T0 -3 >bin/peers.tar.xz
 ls -l bin/peers.tar.xz
