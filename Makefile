@@ -8,8 +8,10 @@ SHELL := bash
 FUZZTIME ?= 100000x
 # For instance: make test TESTFLAGS='-run TestPlan -timeout 20m'
 TESTFLAGS ?=
+# What bench-peers multiplies; those of run.sh if empty.
+SHAPES ?=
 
-.PHONY: help setup build web node demo test test-wgpu test-dawn test-browser check fuzz clean
+.PHONY: help setup build web node demo test test-wgpu test-dawn test-browser check fuzz bench-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +57,10 @@ fuzz: ## run each fuzz test for a short time (FUZZTIME)
 	    go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$pkg"; \
 	  done; \
 	done
+
+bench-peers: setup ## measure wgemm and what others offer, side by side (SHAPES="128 256")
+	@sh bench/peers/build.sh
+	@sh bin/peers/run.sh $(SHAPES)
 
 clean: ## remove what the other targets built
 	rm -rf bin dist

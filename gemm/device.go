@@ -83,7 +83,7 @@ func (d *device) dispatch(ctx context.Context, p Plan, x operands, f func([]gpu.
 	}
 	most := int(d.dev.Adapter().Limits.MaxComputeWorkgroupsPerDimension) / p.Splits
 	err := d.pipelines.Use(ctx, func(pipelines ...gpu.Pipeline) error {
-		var ds []gpu.Dispatch
+		ds := make([]gpu.Dispatch, 0, ceilDiv(p.Batch, most)*len(pipelines))
 		for first := 0; first < p.Batch; first += most {
 			var err error
 			if ds, err = d.appendPasses(ds, p, x.from(first), min(p.Batch-first, most), pipelines); err != nil {
@@ -216,14 +216,16 @@ func (x operands) transposed() operands {
 
 // each are the operands with f of their layouts.
 func (x operands) each(f func(layout) layout) operands {
-	for _, m := range []**DeviceMatrix{&x.a, &x.b, &x.c, &x.bias} {
-		if *m != nil {
-			v := **m
-			v.lay = f(v.lay)
-			*m = &v
+	views := [4]*DeviceMatrix{x.a, x.b, x.c, x.bias}
+	copies := new([4]DeviceMatrix)
+	for i, m := range views {
+		if m != nil {
+			copies[i] = *m
+			copies[i].lay = f(m.lay)
+			views[i] = &copies[i]
 		}
 	}
-	return x
+	return operands{a: views[0], b: views[1], c: views[2], bias: views[3]}
 }
 
 func (d *device) wait(ctx context.Context) error { return d.dev.Wait(ctx) }

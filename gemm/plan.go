@@ -175,21 +175,22 @@ func (p Plan) operands(e *Engine, c, a, b *DeviceMatrix, o options) (operands, e
 	if got != p.problem {
 		return operands{}, &ShapeError{"the plan", fmt.Sprintf("is for %+v, the call is %+v", p.problem, got)}
 	}
-	x := operands{c: c, a: a.broadcast(), b: b.broadcast()}
+	views := new([3]DeviceMatrix) // one value for the garbage collector
+	x := operands{c: c, a: a.broadcast(&views[0]), b: b.broadcast(&views[1])}
 	if o.bias != nil {
 		bias, ok := o.bias.(*DeviceMatrix)
 		if !ok {
 			return operands{}, &ShapeError{"the bias", "is on the host, want it on the device as the other matrices are"}
 		}
-		x.bias = bias.broadcast()
+		x.bias = bias.broadcast(&views[2])
 	}
 	return x, nil
 }
 
-// broadcast is m with strides of 0 along axes of size 1, so that it can be seen
-// as larger.
-func (m *DeviceMatrix) broadcast() *DeviceMatrix {
-	v := *m
+// broadcast makes v m with strides of 0 along axes of size 1, so that it can be
+// seen as larger, and returns v.
+func (m *DeviceMatrix) broadcast(v *DeviceMatrix) *DeviceMatrix {
+	*v = *m
 	if v.lay.batches == 1 {
 		v.lay.batch = 0
 	}
@@ -199,7 +200,7 @@ func (m *DeviceMatrix) broadcast() *DeviceMatrix {
 	if v.lay.cols == 1 {
 		v.lay.col = 0
 	}
-	return &v
+	return v
 }
 
 // makePlan picks a variant and a grid. It needs no device, only what describes
@@ -379,6 +380,7 @@ func shader(v *wgsl.Variant) gpu.Shader {
 		WorkgroupSize:  v.WorkgroupSize,
 		WorkgroupBytes: v.WorkgroupBytes,
 		Features:       v.Features,
+		Bindings:       make([]gpu.Binding, 0, len(v.Bindings)),
 	}
 	for _, b := range v.Bindings {
 		switch b {

@@ -18,7 +18,7 @@ done
 GOOS=js GOARCH=wasm go build -trimpath -ldflags='-s -w' -o "$out/wgemm.wasm" ./cmd/wgemm
 
 cp "$(go env GOROOT)/lib/wasm/wasm_exec.js" "$out/goroot/lib/wasm/"
-cp tests/dawn/run.mjs "$out/dawn/"
+cp tests/dawn/*.mjs "$out/dawn/"
 dawn=tests/dawn/node_modules/webgpu
 cp "$dawn"/*.js "$dawn/package.json" "$out/dawn/node_modules/webgpu/"
 cp -r "$dawn/dist/linux-x64" "$out/dawn/node_modules/webgpu/dist/"

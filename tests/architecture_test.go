@@ -147,8 +147,8 @@ type confinement struct {
 var confinements = []confinement{
 	{"go-webgpu appears in runtime/wgpu only", goWebGPU, []string{module + "/runtime/wgpu"}},
 	{
-		"syscall/js appears in runtime/browser, wasm and the tests that run there only", "syscall/js",
-		[]string{module + "/runtime/browser", module + "/wasm", module + "/tests"},
+		"syscall/js appears in runtime/browser, wasm, bench/peers and the tests that run there only", "syscall/js",
+		[]string{module + "/runtime/browser", module + "/wasm", module + "/bench/peers", module + "/tests"},
 	},
 	{"cobra appears in cmd/wgemm only", "github.com/spf13/cobra", []string{module + "/cmd/wgemm"}},
 }
@@ -613,7 +613,7 @@ func TestArchitectureRulesCatch(t *testing.T) {
 			name: "gemm and syscall/js", from: "gemm", adds: "syscall/js",
 			want: []string{
 				"package gemm imports syscall/js: gemm does not reach syscall/js or C",
-				"package gemm imports syscall/js: syscall/js appears in runtime/browser, wasm and the tests that run there only",
+				"package gemm imports syscall/js: syscall/js appears in runtime/browser, wasm, bench/peers and the tests that run there only",
 			},
 		},
 		{
@@ -666,7 +666,7 @@ func TestArchitectureRulesCatch(t *testing.T) {
 		},
 		{
 			name: "helpers and syscall/js", from: "internal/matfile", adds: "syscall/js",
-			want: []string{"package internal/matfile imports syscall/js: syscall/js appears in runtime/browser, wasm and the tests that run there only"},
+			want: []string{"package internal/matfile imports syscall/js: syscall/js appears in runtime/browser, wasm, bench/peers and the tests that run there only"},
 		},
 		{name: "a test runner and syscall/js", from: "tests", adds: "syscall/js", test: true},
 		{

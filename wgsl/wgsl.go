@@ -8,7 +8,8 @@
 // Specialize sets them and turns every constant, array length and workgroup
 // size into a literal, which is what the strictest WGSL compiler in use (naga
 // 0.13, inside wgpu-native 0.17) accepts. The kernels in broken are wrong on
-// purpose and never planned.
+// purpose and never planned; those in passes do a part of a product, and those in
+// probes measure a device: Kernels leaves both out.
 package wgsl
 
 import (
@@ -21,14 +22,14 @@ import (
 	"strings"
 )
 
-//go:embed *.wgsl broken/*.wgsl passes/*.wgsl
+//go:embed *.wgsl broken/*.wgsl passes/*.wgsl probes/*.wgsl
 var files embed.FS
 
 // Kernels are the names of all kernels, sorted: the path of the file without
 // its ending, for example "gemm_tiled" and "broken/gemm_tiled".
 func Kernels() []string {
 	var names []string
-	for _, pattern := range []string{"*.wgsl", "broken/*.wgsl", "passes/*.wgsl"} {
+	for _, pattern := range []string{"*.wgsl", "broken/*.wgsl"} {
 		paths, err := fs.Glob(files, pattern)
 		if err != nil {
 			panic(err) // the pattern is a constant

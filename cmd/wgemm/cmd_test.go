@@ -598,37 +598,6 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-func TestBench(t *testing.T) {
-	t.Parallel()
-	onDevices(t, func(t *testing.T, device string) {
-		code, stdout, stderr := wgemm(t, "bench", "--device", device, "--sizes", "16:64:x2", "--compare", "naive,auto,cpu", "--json")
-		var r benchReport
-		if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != 0 {
-			t.Fatalf("exit %d, %v: %s", code, err, stderr)
-		}
-		if len(r.Points) != 9 || r.Points[8].Size != 64 || r.Points[8].Series != "cpu" || r.Device != device {
-			t.Errorf("report %+v", r)
-		}
-		for _, p := range r.Points {
-			if p.GFLOPS <= 0 || p.Least > p.Median || p.Median > p.Most || p.Repeats < 1 || p.Variant == "" {
-				t.Errorf("point %+v", p)
-			}
-		}
-		code, stdout, _ = wgemm(t, "bench", "--device", device, "--sizes", "8", "--csv")
-		if lines := strings.Count(stdout, "\n"); code != 0 || lines != 4 || !strings.HasPrefix(stdout, "size,series,variant,gflops") {
-			t.Errorf("--csv: exit %d, %q", code, stdout)
-		}
-	})
-	for _, sizes := range []string{"", "0", "-5", "a", "64:32:x2", "1:8:2", "1:8:x1", "100000", "8,,9"} {
-		if code, _, stderr := wgemm(t, "bench", "--device", "cpu", "--sizes", sizes); code != exitUsage || !strings.Contains(stderr, "--sizes") {
-			t.Errorf("--sizes %q: exit %d: %s", sizes, code, stderr)
-		}
-	}
-	if code, _, stderr := wgemm(t, "bench", "--device", "cpu", "--compare", "fast"); code != exitUsage || !strings.Contains(stderr, `--compare "fast"`) {
-		t.Errorf("--compare fast: exit %d: %s", code, stderr)
-	}
-}
-
 // What leaves the range of binary16 is counted: in the files, and in the
 // product, where infinities that come from the operands are told from those that
 // do not.

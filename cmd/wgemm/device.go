@@ -56,7 +56,8 @@ type place struct {
 	Adapter *gpu.Adapter `json:"adapter"` // null for the CPU path
 	Reason  string       `json:"reason"`
 
-	note string // what a user should know of the choice, "" for nothing
+	note string     // what a user should know of the choice, "" for nothing
+	dev  gpu.Device // the engine's; nil for the CPU path
 }
 
 func (p place) String() string {
@@ -88,7 +89,7 @@ func (c deviceChoice) open(ctx context.Context) (*gemm.Engine, place, error) {
 		switch {
 		case err == nil:
 			a := dev.Adapter()
-			where := place{Device: driver.Name(), Adapter: &a, Reason: choice.Reason}
+			where := place{Device: driver.Name(), Adapter: &a, Reason: choice.Reason, dev: dev}
 			if c.device == "auto" && a.Type == gpu.Software {
 				where.note = fmt.Sprintf("%s is a software adapter, taken because %s; shaders run on the CPU, and --device cpu may be faster", a.Name, choice.Reason)
 			}

@@ -3,8 +3,7 @@
 //   (cd tests/dawn && npm ci)
 //   GOOS=js GOARCH=wasm go test -exec="node --stack-size=8192 $PWD/tests/dawn/run.mjs" ./...
 //
-// WGEMM_DAWN holds Dawn's options, separated by spaces, for instance
-// "backend=vulkan enable-dawn-features=allow_unsafe_apis,vulkan_enable_f16_on_nvidia".
+// dawn.mjs tells of WGEMM_DAWN, Dawn's options.
 
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -33,19 +32,7 @@ if (argv.length === 0) {
   process.exit(2);
 }
 
-process.env.XDG_RUNTIME_DIR ??= os.tmpdir(); // Vulkan drivers complain without it
-const { create, globals } = await import('webgpu').catch((err) => {
-  console.error(`${err.message}: run "npm ci" in ${import.meta.dirname ?? 'tests/dawn'} first`);
-  process.exit(1);
-});
-Object.assign(globalThis, globals);
-// Newer versions of Node have a navigator, whose properties are read-only.
-if (globalThis.navigator === undefined) Object.defineProperty(globalThis, 'navigator', { value: {} });
-// Dawn lives as long as this object is reachable: Node crashes when it is
-// collected before.
-Object.defineProperty(globalThis.navigator, 'gpu', {
-  value: create((process.env.WGEMM_DAWN ?? '').split(' ').filter(Boolean)),
-});
+await import('./dawn.mjs');
 
 const require = createRequire(import.meta.url);
 globalThis.require = require;
@@ -59,6 +46,4 @@ go.argv = argv;
 go.env = environment(argv);
 go.exit = (code) => process.exit(code);
 const { instance } = await WebAssembly.instantiate(readFileSync(argv[0]), go.importObject);
-// A pending promise of Dawn does not keep Node alive.
-setInterval(() => {}, 1 << 30);
 await go.run(instance);

@@ -95,10 +95,11 @@ func (s *session) measureSize(ctx context.Context, host gemm.Matrix[float32], al
 		if err != nil {
 			return err
 		}
-		m, err := bench.Measure(ctx, s.engine, plan, c, a, a)
+		ms, err := bench.Measure(bench.Product(ctx, s.engine, plan, c, a, a))
 		if err != nil {
 			return err
 		}
+		m := ms[0]
 		x.last, x.lastN = m.Median, n
 		tell(point{Series: x.Name, Variant: plan.Name(), GFLOPS: m.GFLOPS(plan), Seconds: m.Median.Seconds(), Repeats: m.Repeats})
 	}
