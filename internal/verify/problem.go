@@ -71,10 +71,15 @@ func (p Problem) String() string {
 	return strings.Join(parts, ",")
 }
 
+// long reports whether a software adapter takes long for it.
+func (p Problem) long() bool {
+	return p.K > 1<<16 || p.Batch > 1000 || max(p.Batch, 1)*p.M*p.N*max(p.K, 1) > 1<<24
+}
+
 func problems(ps []Problem) []Case {
 	cases := make([]Case, len(ps))
 	for i, p := range ps {
-		cases[i] = Case{Name: p.String(), run: func(ctx context.Context, r *Runner, k Kernel) (Result, error) {
+		cases[i] = Case{Name: p.String(), long: p.long(), run: func(ctx context.Context, r *Runner, k Kernel) (Result, error) {
 			return p.run(ctx, r, k)
 		}}
 	}

@@ -275,5 +275,10 @@ func big(*Runner, Kernel) []Case {
 		whole.Whole = true
 		out = append(out, whole, p)
 	}
+	for _, b := range Bugs() {
+		if slices.Contains(bigBugs, b.ID) {
+			out = append(out, bugProblems(b)...)
+		}
+	}
 	return problems(out)
 }

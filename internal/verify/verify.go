@@ -52,6 +52,7 @@ func (r *Runner) rand(name string) *rand.Rand {
 type Case struct {
 	Suite, Name string
 	Kernel      Kernel
+	long        bool // not part of quick
 	run         func(ctx context.Context, r *Runner, k Kernel) (Result, error)
 }
 
@@ -135,7 +136,7 @@ func Select(r *Runner, names []string, kernels []Kernel) ([]Case, error) {
 				}
 				all := s.of(r, kernels)
 				if name == "quick" {
-					all = spread(all, quickCases)
+					all = spread(slices.DeleteFunc(all, func(c Case) bool { return c.long }), quickCases)
 				}
 				cases = append(cases, all...)
 			}
@@ -158,8 +159,7 @@ func Names() []string {
 // quickCases is how many cases the selection quick takes of each suite.
 const quickCases = 16
 
-// spread is at most n of the cases, from the first to the last, without those
-// that take long.
+// spread is at most n of the cases, from the first to the last.
 func spread(cases []Case, n int) []Case {
 	if len(cases) <= n {
 		return cases
