@@ -18,7 +18,7 @@ type operand[T gemm.Element] struct {
 }
 
 // newOperand is rows x cols of poison, stored transposed or not.
-func newOperand[T gemm.Element](p Problem, rows, cols int, transposed, shared bool) operand[T] {
+func newOperand[T gemm.Element](p Problem, rows, cols int, transposed, shared bool, poison T) operand[T] {
 	storedRows, storedCols := rows, cols
 	if transposed {
 		storedRows, storedCols = cols, rows
@@ -33,7 +33,7 @@ func newOperand[T gemm.Element](p Problem, rows, cols int, transposed, shared bo
 	}
 	o := operand[T]{outer: gemm.NewBatch[T](batch, outerRows, outerCols, nil), gap: gap, transposed: transposed}
 	for i := range o.outer.Data {
-		o.outer.Data[i] = poison[T]()
+		o.outer.Data[i] = poison
 	}
 	o.view = o.outer.View(gap, gap, storedRows, storedCols)
 	if transposed {
@@ -90,21 +90,29 @@ func (o operand[T]) copy() gemm.Matrix[T] {
 	return c
 }
 
-// poison is what nothing may read, and no result: a NaN with a payload of its
-// own, or a number that no sum of int8 here comes to.
-func poison[T gemm.Element]() T {
+// The poison of A and B, which nothing may read, and that of C, which is no
+// result: NaNs with a payload of their own, or a number that no sum of int8 here
+// comes to. They differ, since a NaN keeps its payload through a sum: what was
+// read around A and stored around C would look untouched.
+const (
+	inputPoison  = 0xffc0dead
+	outputPoison = 0x7fd15ea5
+)
+
+// poison is a T with these bits, or the upper ones of them.
+func poison[T gemm.Element](bits uint32) T {
 	var v T
 	switch p := any(&v).(type) {
 	case *float32:
-		*p = math.Float32frombits(0xffc0dead)
+		*p = math.Float32frombits(bits)
 	case *float16.Float16:
-		*p = 0xfe5a
+		*p = float16.Float16(bits>>16 | 0x7c00)
 	case *gemm.BFloat16:
-		*p = 0xffda
+		*p = gemm.BFloat16(bits >> 16)
 	case *int8:
 		*p = 0x5a
 	case *int32:
-		*p = 0x5a5a5a5a
+		*p = int32(bits)
 	}
 	return v
 }

@@ -113,17 +113,17 @@ func run[In, Out gemm.Element](ctx context.Context, r *Runner, k Kernel, p Probl
 	var res Result
 	p.Batch = max(p.Batch, 1)
 	rng := r.rand(p.String())
-	a := newOperand[In](p, p.M, p.K, p.TransA, p.SharedA)
-	b := newOperand[In](p, p.K, p.N, p.TransB, p.SharedB)
-	c := newOperand[Out](p, p.M, p.N, false, false)
-	bias := newOperand[In](Problem{}, 0, 0, false, false)
+	a := newOperand[In](p, p.M, p.K, p.TransA, p.SharedA, poison[In](inputPoison))
+	b := newOperand[In](p, p.K, p.N, p.TransB, p.SharedB, poison[In](inputPoison))
+	c := newOperand[Out](p, p.M, p.N, false, false, poison[Out](outputPoison))
+	bias := newOperand[In](Problem{}, 0, 0, false, false, poison[In](inputPoison))
 	switch p.Bias {
 	case "row":
-		bias = newOperand[In](p, 1, p.N, false, true)
+		bias = newOperand[In](p, 1, p.N, false, true, poison[In](inputPoison))
 	case "column":
-		bias = newOperand[In](p, p.M, 1, false, true)
+		bias = newOperand[In](p, p.M, 1, false, true, poison[In](inputPoison))
 	case "full":
-		bias = newOperand[In](p, p.M, p.N, false, false)
+		bias = newOperand[In](p, p.M, p.N, false, false, poison[In](inputPoison))
 	}
 	opts := append(k.options(), gemm.WithAlpha(p.Alpha), gemm.WithBeta(p.Beta), gemm.WithActivation(p.Act))
 	if p.In == gemm.I8 {
