@@ -276,8 +276,10 @@ func big(*Runner, Kernel) []Case {
 		out = append(out, whole, p)
 	}
 	for _, b := range Bugs() {
-		if slices.Contains(bigBugs, b.ID) {
-			out = append(out, bugProblems(b)...)
+		for _, p := range bugProblems(b) {
+			if slices.Contains(bigBugs, b.ID) || bigForm(p) {
+				out = append(out, p)
+			}
 		}
 	}
 	return problems(out)

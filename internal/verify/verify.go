@@ -53,6 +53,7 @@ type Case struct {
 	Suite, Name string
 	Kernel      Kernel
 	long        bool // not part of quick
+	must        bool // a limit of the device is no reason to skip it
 	run         func(ctx context.Context, r *Runner, k Kernel) (Result, error)
 }
 
@@ -75,7 +76,7 @@ func (r *Runner) Run(ctx context.Context, c Case) (Result, error) {
 	}
 	var limit *gemm.LimitError
 	switch {
-	case errors.As(err, &limit), errors.Is(err, gpu.ErrUnsupported):
+	case !c.must && (errors.As(err, &limit) || errors.Is(err, gpu.ErrUnsupported)):
 		out.Skipped = err.Error()
 	case err != nil:
 		out.Failure = err.Error()
