@@ -7,7 +7,7 @@ import (
 
 // sumVectors is how many random vectors CheckSums multiplies by. Two wrong
 // elements of a row, of the same size, hide from one with probability 1/2.
-const sumVectors = 8
+const sumVectors = 16
 
 // CheckSums compares sums over every row of C, elements with random signs, with
 // A (B x) in float64: Freivalds' check (Probabilistic machines can use less
@@ -17,7 +17,7 @@ const sumVectors = 8
 //
 // Where exact is set, every product must be exact, for instance of small whole
 // numbers; then a row with wrong elements is accepted with a probability of at
-// most 2^-8. Else a sum may be off by the sum of the bounds of Check, which is n
+// most 2^-16. Else a sum may be off by the sum of the bounds of Check, which is n
 // times that of an element: that finds an element which was never written or is
 // far too large, and no rounding error. Check sees those, in the rows it takes.
 //
@@ -35,9 +35,9 @@ func (x Product) CheckSums(c HostMatrix, exact bool, seed uint64) Report {
 		k = 0
 	}
 	rng := rand.New(rand.NewPCG(seed, 1))
-	signs := make([]uint8, l.cols) // bit v is set where vector v holds -1
+	signs := make([]uint16, l.cols) // bit v is set where vector v holds -1
 	for j := range signs {
-		signs[j] = uint8(rng.Uint32())
+		signs[j] = uint16(rng.Uint32())
 	}
 	for p := range l.batches {
 		right := make([]signed, k) // B x, and |B| times a vector of ones
@@ -58,7 +58,7 @@ type signed struct {
 	abs, largest float64
 }
 
-func (s *signed) add(v float64, signs uint8) {
+func (s *signed) add(v float64, signs uint16) {
 	for n := range s.sums {
 		if signs>>n&1 == 0 {
 			s.sums[n] += v
@@ -70,7 +70,7 @@ func (s *signed) add(v float64, signs uint8) {
 	s.largest = max(s.largest, math.Abs(v))
 }
 
-func signedSum(m HostMatrix, p, i int, signs []uint8) signed {
+func signedSum(m HostMatrix, p, i int, signs []uint16) signed {
 	var s signed
 	row := make([]float64, len(signs))
 	m.values(p, i, 0, row)
@@ -81,7 +81,7 @@ func signedSum(m HostMatrix, p, i int, signs []uint8) signed {
 }
 
 // checkSum compares the sums over row i of matrix p.
-func (x Product) checkSum(c HostMatrix, p, i int, exact bool, signs []uint8, right []signed) Report {
+func (x Product) checkSum(c HostMatrix, p, i int, exact bool, signs []uint16, right []signed) Report {
 	got := signedSum(c, p, i, signs)
 	var want signed // of A (B x) and what is added; abs is of the magnitudes
 	row := make([]float64, len(right))

@@ -13,6 +13,9 @@
 // Without a mask the kernel reads, and past m and n also writes, what lies past
 // the edge. That is well defined only inside larger matrices, which have room
 // for whole tiles; elsewhere it is up to the device's bounds checks.
+//
+// The demo shows the faults from NO_M_MASK to F16_ACC, which the CPU path follows
+// too; those from PAST_M on are for the tests, on a device.
 
 // with NATIVE_F16: enable f16;
 const BM: u32 = 4u; // tunable: rows of C per workgroup
