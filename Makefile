@@ -27,7 +27,7 @@ web: ## build the page into wasm/dist; make build then puts it into the command
 
 node: setup ## build the command for Dawn in Node, bin/wgemm.wasm
 	GOOS=js GOARCH=wasm go build -trimpath -o bin/wgemm.wasm ./cmd/wgemm
-	@echo 'run it with: node --stack-size=8192 tests/dawn/run.mjs bin/wgemm.wasm run|info|demo|bench ...'
+	@echo 'run it with: node --stack-size=8192 tests/dawn/run.mjs bin/wgemm.wasm run|info|demo|bench|verify ...'
 
 demo: setup build ## multiply two small files, check the result, then show the kernels
 	./bin/wgemm run testdata/demo/a.npy testdata/demo/b.npy -o bin/demo_c.npy --check

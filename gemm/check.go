@@ -172,8 +172,7 @@ func (x Product) judge(dtype DType, k int, s sum, old, bias, got float64) Report
 	alpha := float64(x.Alpha)
 	want := alpha*s.value + old + bias
 	abs := math.Abs(alpha)*s.abs + math.Abs(old) + math.Abs(bias)
-	n := float64(k+4) * unitF32
-	bound := n/(1-n)*abs + float64(k+2)*minNormalF32*max(1, math.Abs(alpha)) + math.Abs(alpha)*s.flushed
+	bound := x.bound(k, abs, minNormalF32) + math.Abs(alpha)*s.flushed
 	if x.Act != None {
 		before := want
 		want = x.Act.Of(before)
@@ -199,6 +198,13 @@ func (x Product) judge(dtype DType, k int, s sum, old, bias, got float64) Report
 		r.Ratio = r.MaxError / bound
 	}
 	return r
+}
+
+// bound is gamma(k+4) abs for sums of k products in binary32, with what underflow
+// adds: at most tiny in each of k + 2 operations, before alpha.
+func (x Product) bound(k int, abs, tiny float64) float64 {
+	n := float64(k+4) * unitF32
+	return n/(1-n)*abs + float64(k+2)*tiny*max(1, math.Abs(float64(x.Alpha)))
 }
 
 // activationError bounds what evaluating an activation in binary32 adds: exp is

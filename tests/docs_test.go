@@ -97,7 +97,8 @@ func TestRationaleListsDependencies(t *testing.T) {
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
-		"README.md", "RATIONALE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/kernels.md", "docs/numerics.md", "docs/terms.md", "docs/implementations.md",
+		"README.md", "RATIONALE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/kernels.md", "docs/terms.md", "docs/implementations.md",
+		"docs/numerics.md", "docs/performance.md",
 	} {
 		text := regexp.MustCompile("(?ms)^```.*?^```").ReplaceAllString(document(t, name), "")
 		for _, m := range regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`).FindAllStringSubmatch(text, -1) {

@@ -13,6 +13,9 @@
 // Without a mask the kernel reads, and past m and n also writes, what lies past
 // the edge. That is well defined only inside larger matrices, which have room
 // for whole tiles; elsewhere it is up to the device's bounds checks.
+//
+// The demo shows the faults from NO_M_MASK to F16_ACC, which the CPU path follows
+// too; those from PAST_M on are for the tests, on a device.
 
 // with NATIVE_F16: enable f16;
 const BM: u32 = 4u; // tunable: rows of C per workgroup
@@ -23,6 +26,14 @@ const NO_N_MASK: bool = false; // tunable: fault: neither loads of B nor stores 
 const NO_K_MASK: bool = false; // tunable: fault: loads are not masked on K
 const RESET_ACC: bool = false; // tunable: fault: the accumulator is set to zero inside the loop over K
 const F16_ACC: bool = true; // tunable: fault: the accumulator is rounded to binary16 after every slice
+const PAST_M: u32 = 0u; // tunable: fault: rows past the edge that the mask on M lets through
+const PAST_N: u32 = 0u; // tunable: fault: columns past the edge that the mask on N lets through
+const PAST_K: u32 = 0u; // tunable: fault: steps past the edge that the mask on K lets through
+const DROP_K_TAIL: bool = false; // tunable: fault: the loop over K ends before a slice that is not whole
+const SWAP_TILES: bool = false; // tunable: fault: the workgroup in row y and column x takes the tile in row x and column y
+const SKIP_LAST: bool = false; // tunable: fault: the last matrix of a batch is not stored
+const READ_C: bool = false; // tunable: fault: beta times C is added also where beta is 0
+const ROUND_TWICE: bool = false; // tunable: fault: the sum is rounded to binary16 before alpha, beta and the bias
 // begin parts/operands.wgsl
 const IN_F16: bool = true; // tunable: A, B and the bias hold binary16, two elements a word
 const IN_BF16: bool = false; // tunable: A, B and the bias hold bfloat16, two elements a word
@@ -247,24 +258,27 @@ fn main(
   @builtin(workgroup_id) tile: vec3<u32>,
   @builtin(local_invocation_id) local: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
+  @builtin(num_workgroups) grid: vec3<u32>,
 ) {
   batch = tile.z;
-  let row0 = tile.y * BM;
-  let col0 = tile.x * BN;
+  let row0 = select(tile.y, tile.x, SWAP_TILES) * BM;
+  let col0 = select(tile.x, tile.y, SWAP_TILES) * BN;
   var acc = Num(0);
-  for (var k0 = 0u; k0 < shape.k; k0 += BK) {
+  var end = shape.k;
+  if (DROP_K_TAIL) { end -= end % BK; }
+  for (var k0 = 0u; k0 < end; k0 += BK) {
     for (var e = lane; e < A_TILE; e += WG_SIZE) {
       let row = row0 + e / BK;
       let kk = k0 + e % BK;
       var value = Num(0);
-      if ((NO_M_MASK || row < shape.m) && (NO_K_MASK || kk < shape.k)) { value = load_a(row, kk); }
+      if ((NO_M_MASK || row < shape.m + PAST_M) && (NO_K_MASK || kk < shape.k + PAST_K)) { value = load_a(row, kk); }
       a_tile[e] = value;
     }
     for (var e = lane; e < B_TILE; e += WG_SIZE) {
       let kk = k0 + e / BN;
       let col = col0 + e % BN;
       var value = Num(0);
-      if ((NO_K_MASK || kk < shape.k) && (NO_N_MASK || col < shape.n)) { value = load_b(kk, col); }
+      if ((NO_K_MASK || kk < shape.k + PAST_K) && (NO_N_MASK || col < shape.n + PAST_N)) { value = load_b(kk, col); }
       b_tile[e] = value;
     }
     workgroupBarrier(); // the slice is complete; k0 is the same for all
@@ -279,5 +293,8 @@ fn main(
   }
   let row = row0 + local.y;
   let col = col0 + local.x;
-  if ((NO_M_MASK || row < shape.m) && (NO_N_MASK || col < shape.n)) { store_c(row, col, acc); }
+  if (ROUND_TWICE) { acc = to_f16(acc); }
+  if (READ_C && shape.beta == 0.0) { acc += Num(shape.beta * old_c(shape.c_offset + batch * shape.c_batch + row * shape.c_row + col * shape.c_col)); }
+  let skipped = SKIP_LAST && grid.z > 1u && tile.z + 1u == grid.z;
+  if (!skipped && (NO_M_MASK || row < shape.m + PAST_M) && (NO_N_MASK || col < shape.n + PAST_N)) { store_c(row, col, acc); }
 }

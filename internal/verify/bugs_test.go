@@ -1,0 +1,97 @@
+package verify
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/wgemm/wgemm/gemm"
+)
+
+// Each of the 52 cases has one home: the suite bugs, the suite big, or a test
+// that exists.
+func TestEveryBugHasAHome(t *testing.T) {
+	t.Parallel()
+	if len(Bugs()) != 52 {
+		t.Errorf("%d cases, want 52", len(Bugs()))
+	}
+	r := &Runner{Engine: gemm.NewCPU()}
+	inSuite := map[string]bool{}
+	for _, c := range bugs(r, Kernel{}) {
+		id, _, _ := strings.Cut(c.Name, ",")
+		inSuite[id] = true
+	}
+	for i, b := range Bugs() {
+		if want := fmt.Sprintf("H%02d", i+1); b.ID != want {
+			t.Errorf("case %d is %s, want %s", i, b.ID, want)
+		}
+		homes := 0
+		if inSuite[b.ID] {
+			homes++
+		}
+		if slices.Contains(bigBugs, b.ID) {
+			homes++
+		}
+		if place, ok := Elsewhere[b.ID]; ok {
+			homes++
+			file, function, _ := strings.Cut(place, ": ")
+			text, err := os.ReadFile(filepath.Join("../..", file))
+			if err != nil || !strings.Contains(string(text), "\nfunc "+function+"(t *testing.T) {") {
+				t.Errorf("%s: no %s: %v", b.ID, place, err)
+			}
+		}
+		if homes != 1 {
+			t.Errorf("%s has %d homes, want 1", b.ID, homes)
+		}
+		if b.A.expr == nil || b.B.expr == nil || len(b.Spots) == 0 && b.M > 0 {
+			t.Errorf("%s lacks a generator or right values", b.ID)
+		}
+	}
+}
+
+// A case's name stands for it alone, and its random numbers do not depend on
+// what ran before.
+func TestCaseNames(t *testing.T) {
+	t.Parallel()
+	r := &Runner{Engine: gemm.NewCPU(), Seed: 1}
+	for _, s := range Suites {
+		seen := map[string]bool{}
+		for _, c := range s.of(r, []Kernel{{}}) {
+			if seen[c.Name] || strings.Contains(c.Name, "'") {
+				t.Errorf("%s: case %q twice, or not to be quoted", s.Name, c.Name)
+			}
+			seen[c.Name] = true
+		}
+		if len(seen) == 0 {
+			t.Errorf("%s has no case", s.Name)
+		}
+	}
+	if a, b := r.rand("x").Uint64(), r.rand("x").Uint64(); a != b {
+		t.Errorf("%d and %d from one name", a, b)
+	}
+	if a, b := r.rand("x").Uint64(), r.rand("y").Uint64(); a == b {
+		t.Errorf("%d from two names", a)
+	}
+}
+
+func TestParseKernel(t *testing.T) {
+	t.Parallel()
+	for _, k := range EveryKernel() {
+		again, err := ParseKernel(k.String())
+		if err != nil || again.Name != k.Name || strings.HasPrefix(k.Name, "broken/") {
+			t.Errorf("%v: %+v, %v", k, again, err)
+		}
+	}
+	k, err := ParseKernel("broken/gemm_tiled/BM=8,NO_K_MASK=true")
+	if err != nil || k.Name != "broken/gemm_tiled" || k.Params["BM"] != 8 || k.Params["NO_K_MASK"] != 1 {
+		t.Errorf("%+v, %v", k, err)
+	}
+	for _, text := range []string{"gemm", "gemm_tiled/BM=7", "gemm_tiled/BM", "gemm_tiled/X=1"} {
+		if _, err := ParseKernel(text); err == nil {
+			t.Errorf("%q was read", text)
+		}
+	}
+}
