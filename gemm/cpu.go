@@ -40,7 +40,7 @@ func (x *cpu) newBuffer(_ string, size int) (gpu.Buffer, error) {
 }
 
 func (*cpu) plan(p problem, o options) (Plan, error) {
-	if o.kernel == "" && len(o.params) == 0 {
+	if o.choice.Kernel == "" && len(o.choice.Params) == 0 {
 		return Plan{problem: p}, nil
 	}
 	unlimited := gpu.Adapter{

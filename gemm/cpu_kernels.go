@@ -18,7 +18,9 @@ func runKernel(p Plan, x operands) {
 	noMMask, noNMask, noKMask := on("NO_M_MASK"), on("NO_N_MASK"), on("NO_K_MASK")
 	resetAcc, f16Acc := on("RESET_ACC"), on("F16_ACC")
 	depth := max(p.K, 1) // of a slice; a kernel without slices sums at once
-	if bk, ok := p.Variant.Const("BK"); ok {
+	if on("CUTS_K") {    // and sums each part in one chain
+		depth = p.depth
+	} else if bk, ok := p.Variant.Const("BK"); ok {
 		depth = int(bk)
 	}
 	k := p.K

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	gpu "github.com/wgemm/wgemm/runtime"
+	"github.com/wgemm/wgemm/wgsl"
 )
 
 const (
@@ -24,7 +25,7 @@ type device struct {
 	pipelines *gpu.Pipelines
 	// Used while pipelines.Use runs:
 	uniforms map[string]gpu.Buffer // by content
-	parts    gpu.Buffer            // sums of parts of K, nil before the first
+	kept     map[string]gpu.Buffer // scratch, by label
 }
 
 // uniform is a buffer with this content, which is made once: making one costs
@@ -93,21 +94,36 @@ func (d *device) dispatch(ctx context.Context, p Plan, x operands, f func([]gpu.
 		return f(ds)
 	}, p.shaders...)
 	if se, ok := errors.AsType[*gpu.ShaderError](err); ok {
-		v := p.Variant
-		if p.Reduce != nil && se.Label == p.Reduce.Name {
-			v = p.Reduce
+		for _, v := range []*wgsl.Variant{p.Variant, p.Reduce, p.packA, p.packB} {
+			if v != nil && se.Label == v.Name {
+				se.Line = v.FileLine(se.Line) // of the kernel's file, not of the specialized text
+				break
+			}
 		}
-		se.Line = v.FileLine(se.Line) // of the kernel's file, not of the specialized text
 	}
 	return err
 }
 
 // appendPasses appends the dispatches for the first count matrices of the batch.
-func (d *device) appendPasses(ds []gpu.Dispatch, p Plan, x operands, count int, pipelines []gpu.Pipeline) ([]gpu.Dispatch, error) {
+func (d *device) appendPasses(ds []gpu.Dispatch, p Plan, x operands, count int, pipelines []gpu.Pipeline) (_ []gpu.Dispatch, err error) {
 	q := p.computed()
 	k := uint32(q.K)
 	if q.skipsProduct() {
 		k = 0
+	}
+	if p.packA != nil {
+		if ds, x.a, err = d.appendPack(ds, pipelines[0], x.a, "A", count); err != nil {
+			return nil, err
+		}
+		pipelines = pipelines[1:]
+	}
+	if p.packB != nil {
+		var packed *DeviceMatrix
+		if ds, packed, err = d.appendPack(ds, pipelines[0], x.b.Transposed(), "B", count); err != nil {
+			return nil, err
+		}
+		x.b = packed.Transposed()
+		pipelines = pipelines[1:]
 	}
 	last := pass{
 		m: uint32(q.M), n: uint32(q.N), k: k, alpha: q.Alpha, beta: q.Beta, splits: 1, depth: uint32(p.depth),
@@ -116,12 +132,10 @@ func (d *device) appendPasses(ds []gpu.Dispatch, p Plan, x operands, count int, 
 	if p.Reduce == nil {
 		return d.appendPass(ds, pipelines[0], last, x)
 	}
-	lay := layout{rows: q.M, cols: q.N, batches: count * p.Splits}.packed()
-	parts, err := d.scratch(4 * lay.span())
-	if err != nil {
+	sums := &DeviceMatrix{dtype: F32, lay: layout{rows: q.M, cols: q.N, batches: count * p.Splits}.packed()}
+	if sums.buffer, err = d.scratch("parts of K", 4*sums.lay.span()); err != nil {
 		return nil, err
 	}
-	sums := &DeviceMatrix{buffer: parts, dtype: F32, lay: lay}
 	first := last
 	first.alpha, first.beta, first.splits = 1, 0, uint32(p.Splits)
 	first.grid[2] *= first.splits
@@ -129,10 +143,42 @@ func (d *device) appendPasses(ds []gpu.Dispatch, p Plan, x operands, count int, 
 		return nil, err
 	}
 	last.k = uint32(p.Splits)
-	bm, _ := p.Reduce.Const("BM")
-	bn, _ := p.Reduce.Const("BN")
-	last.grid = [3]uint32{uint32(ceilDiv(q.N, int(bn))), uint32(ceilDiv(q.M, int(bm))), uint32(count)}
+	last.grid = passGrid(p.Reduce, q.M, q.N, count)
 	return d.appendPass(ds, pipelines[1], last, operands{c: x.c, a: sums, b: x.b, bias: x.bias})
+}
+
+// appendPack appends the pass that copies m, as binary32 and with its rows side by
+// side, each column padded to a multiple of 4; the copy is returned.
+func (d *device) appendPack(ds []gpu.Dispatch, pipeline gpu.Pipeline, m *DeviceMatrix, name string, count int) (_ []gpu.Dispatch, _ *DeviceMatrix, err error) {
+	if m.lay.batches == 1 {
+		count = 1 // for all
+	}
+	padded := ceilDiv(m.lay.rows, 4) * 4
+	copied := &DeviceMatrix{dtype: F32, lay: layout{
+		rows: m.lay.rows, cols: m.lay.cols, batches: count,
+		row: 1, col: padded, batch: m.lay.cols * padded,
+	}}
+	if copied.buffer, err = d.scratch("packed "+name, 4*count*copied.lay.batch); err != nil {
+		return nil, nil, err
+	}
+	if count == 1 {
+		copied.lay.batch = 0
+	}
+	s := pass{m: uint32(m.lay.rows), k: uint32(m.lay.cols), grid: [3]uint32{
+		uint32(ceilDiv(m.lay.rows, packTile)), uint32(ceilDiv(m.lay.cols, packTile)), uint32(count),
+	}}
+	ds, err = d.appendPass(ds, pipeline, s, operands{a: m, b: m, c: copied.Transposed()})
+	return ds, copied, err
+}
+
+// packTile is BM and BN of wgsl/passes/gemm_pack.wgsl.
+const packTile = 32
+
+// passGrid is the grid of a pass over count matrices of m x n elements.
+func passGrid(v *wgsl.Variant, m, n, count int) [3]uint32 {
+	bm, _ := v.Const("BM")
+	bn, _ := v.Const("BN")
+	return [3]uint32{uint32(ceilDiv(n, int(bn))), uint32(ceilDiv(m, int(bm))), uint32(count)}
 }
 
 func (d *device) appendPass(ds []gpu.Dispatch, pipeline gpu.Pipeline, s pass, x operands) ([]gpu.Dispatch, error) {
@@ -151,20 +197,24 @@ func (d *device) appendPass(ds []gpu.Dispatch, pipeline gpu.Pipeline, s pass, x 
 	}), nil
 }
 
-// scratch is memory for the parts of K, kept for the next product: its work is
-// queued behind this one's.
-func (d *device) scratch(size int) (gpu.Buffer, error) {
-	if d.parts != nil && d.parts.Size() >= size {
-		return d.parts, nil
+// scratch is memory of a product, kept for the next: its work is queued behind
+// this one's.
+func (d *device) scratch(label string, size int) (gpu.Buffer, error) {
+	kept := d.kept[label]
+	if kept != nil && kept.Size() >= size {
+		return kept, nil
 	}
-	if d.parts != nil {
-		if err := d.parts.Close(); err != nil {
+	if kept != nil {
+		delete(d.kept, label)
+		if err := kept.Close(); err != nil {
 			return nil, err
 		}
 	}
-	var err error
-	d.parts, err = d.dev.NewBuffer("parts of K", size)
-	return d.parts, err
+	b, err := d.dev.NewBuffer(label, size)
+	if err == nil {
+		d.kept[label] = b
+	}
+	return b, err
 }
 
 // A pass is what the struct Shape of wgsl/parts/operands.wgsl holds beside the

@@ -46,7 +46,7 @@ type operands struct {
 
 // New returns an engine on dev, which it owns from then on.
 func New(dev gpu.Device) *Engine {
-	return &Engine{&device{dev: dev, pipelines: gpu.NewPipelines(dev, maxPipelines), uniforms: map[string]gpu.Buffer{}}}
+	return &Engine{&device{dev: dev, pipelines: gpu.NewPipelines(dev, maxPipelines), uniforms: map[string]gpu.Buffer{}, kept: map[string]gpu.Buffer{}}}
 }
 
 // NewCPU returns an engine that computes in this process. It has the same

@@ -11,9 +11,7 @@ import (
 type Option func(*options)
 
 type options struct {
-	kernel      string
-	params      wgsl.Params
-	splits      int // 0 for the planner's choice
+	choice      Choice // Kernel "" for the planner's, with Params over it
 	alpha, beta float32
 	bias        Operand // nil for none
 	act         Activation
@@ -33,13 +31,11 @@ func newOptions(set []Option) options {
 // are in place of the planner's. Those of the element types, the bias and the
 // activation follow from the call.
 func WithKernel(name string, params wgsl.Params) Option {
-	return func(o *options) { o.kernel, o.params = name, params }
+	return func(o *options) { o.choice.Kernel, o.choice.Params = name, params }
 }
 
-// WithSplits cuts K into parts that are summed by workgroups of their own, in
-// place of the planner's choice; a second pass adds them up, always in the same
-// order. It pays where C is small and K is not.
-func WithSplits(parts int) Option { return func(o *options) { o.splits = parts } }
+// WithChoice computes as said, in place of the planner's choice.
+func WithChoice(c Choice) Option { return func(o *options) { o.choice = c } }
 
 // WithAlpha scales the product: alpha A B. With alpha = 0 neither A nor B is
 // read. The default is 1.

@@ -130,14 +130,14 @@ func checkOperand(e *Engine, arg string, m Operand, written bool) error {
 // A Plan is how a product is computed.
 type Plan struct {
 	problem
-	Variant    *wgsl.Variant // nil where the CPU path computes without one
-	Grid       [3]uint32     // workgroups in x (columns), y (rows) and z (the batch, and the parts of K)
-	Splits     int           // parts into which K is cut, each summed by workgroups of its own
-	Transposed bool          // C' = B' A' is computed, which is the same, in rows for columns
-	Reduce     *wgsl.Variant // the second pass, which adds the parts up; nil for one part
+	Choice
+	Variant *wgsl.Variant // nil where the CPU path computes without one
+	Grid    [3]uint32     // workgroups in x (columns), y (rows) and z (the batch, and the parts of K)
+	Reduce  *wgsl.Variant // the pass that adds the parts of K up; nil for one part
 
-	depth   int          // of a part of K
-	shaders []gpu.Shader // of Variant and Reduce
+	depth        int           // of a part of K
+	packA, packB *wgsl.Variant // the passes before the product, or nil
+	shaders      []gpu.Shader  // of all passes in their order
 }
 
 // empty reports whether there is nothing to compute.
@@ -201,175 +201,6 @@ func (m *DeviceMatrix) broadcast(v *DeviceMatrix) *DeviceMatrix {
 		v.lay.col = 0
 	}
 	return v
-}
-
-// makePlan picks a variant and a grid. It needs no device, only what describes
-// one.
-func makePlan(p problem, o options, a gpu.Adapter) (Plan, error) {
-	plan := Plan{problem: p, Splits: 1}
-	ch := choice{kernel: o.kernel, params: o.params}
-	if o.kernel != "" && p.Acc != AccF32 {
-		return Plan{}, &wgsl.ParamError{Kernel: o.kernel, Reason: "has an accumulator of its own: want no other, or no kernel"}
-	}
-	if o.kernel == "" {
-		ch = choose(p, a)
-		ch.params = ch.params.With(o.params)
-	}
-	if o.splits > 0 {
-		ch.splits = o.splits
-	}
-	plan.Transposed = ch.transposed
-	q := plan.computed()
-	first := q
-	if ch.splits > 1 && !q.skipsProduct() {
-		first = q.sums()
-	}
-	v, s, err := specialize(ch.kernel, ch.params, first)
-	if err != nil {
-		return Plan{}, err
-	}
-	if err := a.CheckShader(s); err != nil {
-		return Plan{}, err
-	}
-	plan.Variant, plan.shaders = v, []gpu.Shader{s}
-	if plan.Grid, err = grid(v, q, a); err != nil {
-		return Plan{}, err
-	}
-	plan.depth = max(q.K, 1)
-	if ch.splits > 1 && !q.skipsProduct() {
-		bk, ok := v.Const("BK")
-		if _, cuts := v.Const("CUTS_K"); !ok || !cuts {
-			return Plan{}, &wgsl.ParamError{Kernel: ch.kernel, Reason: fmt.Sprintf("does not cut K, want a kernel that does for %d parts", ch.splits)}
-		}
-		plan.depth = ceilDiv(ceilDiv(q.K, ch.splits), int(bk)) * int(bk)
-		plan.Splits = ceilDiv(q.K, plan.depth)
-		plan.Grid[2] *= uint32(plan.Splits)
-		second := q
-		second.a = access{}
-		reduce, s, err := specialize("passes/gemm_reduce", nil, second)
-		if err != nil {
-			return Plan{}, err
-		}
-		plan.Reduce, plan.shaders = reduce, append(plan.shaders, s)
-	}
-	return plan, nil
-}
-
-// computed is the problem that the kernel is given.
-func (p Plan) computed() problem {
-	if p.Transposed {
-		return p.problem.transposed()
-	}
-	return p.problem
-}
-
-// sums is the problem of the first of two passes: the parts of A B, as they are.
-func (p problem) sums() problem {
-	p.Out = F32
-	if p.In == I8 {
-		p.Out = I32
-	}
-	p.Alpha, p.Beta, p.Bias, p.Act = 1, 0, false, None
-	p.c = layout{rows: p.M, cols: p.N, batches: 1}.packed().access()
-	return p
-}
-
-// grid is the number of workgroups in each direction. The batch is cut into
-// several dispatches if need be (device.go).
-func grid(v *wgsl.Variant, p problem, a gpu.Adapter) ([3]uint32, error) {
-	bm, okM := v.Const("BM")
-	bn, okN := v.Const("BN")
-	if !okM || !okN {
-		return [3]uint32{}, fmt.Errorf("gemm: kernel %s has no tile of BM x BN", v.Kernel)
-	}
-	g := [3]uint32{uint32(ceilDiv(p.N, int(bn))), uint32(ceilDiv(p.M, int(bm))), uint32(p.Batch)}
-	for _, n := range g[:2] {
-		if n > a.Limits.MaxComputeWorkgroupsPerDimension {
-			return g, &LimitError{
-				What: v.Name, Limit: "maxComputeWorkgroupsPerDimension",
-				Need: uint64(n), Have: uint64(a.Limits.MaxComputeWorkgroupsPerDimension),
-			}
-		}
-	}
-	return g, nil
-}
-
-// A choice is what the planner decides.
-type choice struct {
-	kernel     string
-	params     wgsl.Params
-	splits     int
-	transposed bool
-}
-
-// compensated is the kernel whose sums are pairs of binary32.
-const compensated = "gemm_compensated"
-
-// choose is the default variant.
-func choose(p problem, a gpu.Adapter) choice {
-	params := wgsl.Params{"UNROLL": 1}
-	if p.Acc == AccF32x2 {
-		return choice{kernel: compensated, params: params} // at its own tile: pairs take twice the registers
-	}
-	// On a software adapter a larger register tile pays, at larger sizes: its
-	// workgroups do not compete for registers (docs/kernels.md, all numbers).
-	if a.Type == gpu.Software && p.M >= 256 && p.N >= 256 {
-		params = params.With(wgsl.Params{"BM": 128, "BN": 128, "TM": 8, "TN": 8})
-	}
-	// A tile much larger than C would leave most invocations without work.
-	if p.M <= 16 || p.N <= 16 {
-		params = params.With(wgsl.Params{"BM": 16, "BN": 16, "BK": 32, "TM": 1, "TN": 1})
-	}
-	return choice{kernel: "gemm_tiled", params: params}
-}
-
-// follows are the tunables that follow from the problem; a kernel has some of
-// them.
-func (p problem) follows() []struct {
-	name  string
-	value uint32
-} {
-	is := func(b bool) uint32 {
-		if b {
-			return 1
-		}
-		return 0
-	}
-	return []struct {
-		name  string
-		value uint32
-	}{
-		{"IN_F16", is(p.In == F16)},
-		{"IN_BF16", is(p.In == BF16)},
-		{"IN_I8", is(p.In == I8)},
-		{"OUT_F16", is(p.Out == F16)},
-		{"OUT_BF16", is(p.Out == BF16)},
-		{"BIAS", is(p.Bias)},
-		{"ACT", uint32(p.Act)},
-		{"A_TRANS", is(p.a.unit == inColumn)},
-		{"A_QUADS", is(p.a.quads)},
-		{"B_TRANS", is(p.b.unit == inColumn)},
-		{"B_QUADS", is(p.b.quads)},
-		{"C_QUADS", is(p.c.unit == inRow && p.c.quads)},
-	}
-}
-
-// specialize adds to the tunables what follows from the problem.
-func specialize(kernel string, params wgsl.Params, p problem) (*wgsl.Variant, gpu.Shader, error) {
-	all := params.With(nil)
-	for _, f := range p.follows() {
-		if _, given := params[f.name]; given {
-			return nil, gpu.Shader{}, &wgsl.ParamError{Kernel: kernel, Param: f.name, Reason: "follows from the matrices and options and cannot be set"}
-		}
-		if wgsl.HasTunable(kernel, f.name) {
-			all[f.name] = f.value
-		}
-	}
-	v, err := wgsl.Specialize(kernel, all)
-	if err != nil {
-		return nil, gpu.Shader{}, err
-	}
-	return v, shader(v), nil
 }
 
 func shader(v *wgsl.Variant) gpu.Shader {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/wgemm/wgemm/gemm"
 	"github.com/wgemm/wgemm/runtime/open"
-	"github.com/wgemm/wgemm/wgsl"
 )
 
 type cand struct {
@@ -127,19 +126,14 @@ func run(ctx context.Context, e *gemm.Engine, group []string) {
 			fmt.Printf("cpu %.1f us\n", best*1e6)
 			continue
 		}
-		name, splits, _ := strings.Cut(line, ";splits=")
+		name := line
 		var opts []gemm.Option
 		if name != "auto" {
-			kernel, params, _ := strings.Cut(name, "/")
-			p, err := wgsl.ParseParams(params)
+			ch, err := gemm.ParseChoice(name)
 			if err != nil {
 				panic(err)
 			}
-			opts = append(opts, gemm.WithKernel(kernel, p))
-		}
-		if splits != "" {
-			s, _ := strconv.Atoi(splits)
-			opts = append(opts, gemm.WithSplits(s))
+			opts = append(opts, gemm.WithChoice(ch))
 		}
 		plan, err := e.Plan(c, a, b, opts...)
 		if err != nil {
@@ -197,7 +191,7 @@ func run(ctx context.Context, e *gemm.Engine, group []string) {
 		med := t[len(t)/2]
 		fmt.Printf("%8.2f TF %8.1f us  %s", flops/med/1e12, med*1e6, x.name)
 		if x.name == "auto" {
-			fmt.Printf("  [%s splits %d]", x.plan.Name(), x.plan.Splits)
+			fmt.Printf("  [%s]", x.plan.Choice)
 		}
 		fmt.Println()
 	}

@@ -1,0 +1,426 @@
+package gemm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	gpu "github.com/wgemm/wgemm/runtime"
+	"github.com/wgemm/wgemm/wgsl"
+)
+
+// A Choice is what the planner decides of a product.
+type Choice struct {
+	Kernel     string
+	Params     wgsl.Params // tunables that are not at their defaults
+	Splits     int         // parts into which K is cut, each summed by workgroups of its own
+	Transposed bool        // C' = B' A' is computed, which is the same, in rows for columns
+	Pack       bool        // A and B are copied first, into the form that the kernel reads fastest
+	Why        string      // the reason, in words
+}
+
+// String is the choice as WithChoice takes it: the kernel, its tunables and what
+// else is not as usual, "gemm_block/BM=64,BN=64;splits=4;transposed;pack".
+func (c Choice) String() string {
+	var s strings.Builder
+	s.WriteString(c.Kernel)
+	separator := "/"
+	for _, name := range slices.Sorted(maps.Keys(c.Params)) {
+		s.WriteString(separator + name + "=" + strconv.FormatUint(uint64(c.Params[name]), 10))
+		separator = ","
+	}
+	if c.Splits > 1 {
+		s.WriteString(";splits=" + strconv.Itoa(c.Splits))
+	}
+	if c.Transposed {
+		s.WriteString(";transposed")
+	}
+	if c.Pack {
+		s.WriteString(";pack")
+	}
+	return s.String()
+}
+
+// ParseChoice reads what String writes. It returns a *wgsl.ParamError.
+func ParseChoice(text string) (Choice, error) {
+	parts := strings.Split(text, ";")
+	kernel, params, _ := strings.Cut(parts[0], "/")
+	p, err := wgsl.ParseParams(params)
+	if err != nil {
+		return Choice{}, err
+	}
+	c := Choice{Kernel: kernel, Params: p, Splits: 1}
+	for _, part := range parts[1:] {
+		splits, isSplits := strings.CutPrefix(part, "splits=")
+		n, err := strconv.Atoi(splits)
+		switch {
+		case isSplits && err == nil && n > 0:
+			c.Splits = n
+		case part == "transposed":
+			c.Transposed = true
+		case part == "pack":
+			c.Pack = true
+		default:
+			return Choice{}, &wgsl.ParamError{Kernel: kernel, Param: part, Reason: "want splits=N, transposed or pack"}
+		}
+	}
+	return c, nil
+}
+
+// makePlan picks a variant and a grid. It needs no device, only what describes
+// one.
+func makePlan(p problem, o options, a gpu.Adapter) (Plan, error) {
+	switch {
+	case o.choice.Kernel != "" && p.Acc != AccF32:
+		return Plan{}, &wgsl.ParamError{Kernel: o.choice.Kernel, Reason: "has an accumulator of its own: want no other, or no kernel"}
+	case o.choice.Kernel != "":
+		return planAs(p, o.choice, a)
+	}
+	var plan Plan
+	var err error
+	for _, c := range choices(p, a) { // the first that the device can run
+		if o.choice.Params != nil {
+			c.Params = c.Params.With(o.choice.Params)
+		}
+		if plan, err = planAs(p, c, a); err == nil {
+			return plan, nil
+		}
+	}
+	return Plan{}, err
+}
+
+// planAs is the plan of one choice.
+func planAs(p problem, c Choice, a gpu.Adapter) (Plan, error) {
+	plan := Plan{problem: p, Choice: c, depth: max(p.K, 1)}
+	if plan.Splits = max(c.Splits, 1); p.skipsProduct() {
+		plan.Splits, plan.Pack = 1, false
+	}
+	q := plan.computed()
+	if err := plan.addPacking(&q, a); err != nil {
+		return Plan{}, err
+	}
+	first := q
+	if plan.Splits > 1 {
+		first = q.sums()
+	}
+	var err error
+	if plan.Variant, err = plan.addPass(c.Kernel, c.Params, first, a); err != nil {
+		return Plan{}, err
+	}
+	if plan.Grid, err = grid(plan.Variant, q, a); err != nil {
+		return Plan{}, err
+	}
+	if plan.Splits == 1 {
+		return plan, nil
+	}
+	bk, ok := plan.Variant.Const("BK")
+	if _, cuts := plan.Variant.Const("CUTS_K"); !ok || !cuts {
+		return Plan{}, &wgsl.ParamError{Kernel: c.Kernel, Reason: fmt.Sprintf("does not cut K, want a kernel that does for %d parts", c.Splits)}
+	}
+	plan.depth = ceilDiv(ceilDiv(q.K, c.Splits), int(bk)) * int(bk)
+	plan.Splits = ceilDiv(q.K, plan.depth)
+	if plan.Splits > int(a.Limits.MaxComputeWorkgroupsPerDimension) {
+		return Plan{}, &LimitError{
+			What: "parts of K", Limit: "maxComputeWorkgroupsPerDimension",
+			Need: uint64(plan.Splits), Have: uint64(a.Limits.MaxComputeWorkgroupsPerDimension),
+		}
+	}
+	plan.Grid[2] *= uint32(plan.Splits)
+	plan.Reduce, err = plan.addPass("passes/gemm_reduce", nil, q, a)
+	return plan, err
+}
+
+// addPacking adds the passes that pack A and B, where that changes them, and
+// leaves in q the problem of the product that follows.
+func (p *Plan) addPacking(q *problem, a gpu.Adapter) (err error) {
+	if !p.Pack || q.In == I8 || (q.In != F32 && q.Bias) {
+		p.Pack = false
+		return nil
+	}
+	pack := func(x access) (*wgsl.Variant, error) {
+		from := problem{In: q.In, Out: F32, Alpha: 1, a: x, c: access{inRow, true}}
+		return p.addPass("passes/gemm_pack", nil, from, a)
+	}
+	across := func(unit axis) access { return access{unit, true} }
+	if q.In != F32 || q.a != across(inColumn) {
+		if p.packA, err = pack(q.a); err != nil {
+			return err
+		}
+	}
+	if q.In != F32 || q.b != across(inRow) {
+		if p.packB, err = pack(q.b.transposed()); err != nil {
+			return err
+		}
+	}
+	q.In, q.a, q.b = F32, across(inColumn), across(inRow)
+	return nil
+}
+
+// addPass specializes a kernel for one pass and checks it against the device.
+func (p *Plan) addPass(kernel string, params wgsl.Params, q problem, a gpu.Adapter) (*wgsl.Variant, error) {
+	v, s, err := variants.get(kernel, params, q)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.CheckShader(s); err != nil {
+		return nil, err
+	}
+	p.shaders = append(p.shaders, s)
+	return v, nil
+}
+
+// computed is the problem that the kernel is given.
+func (p Plan) computed() problem {
+	if p.Transposed {
+		return p.problem.transposed()
+	}
+	return p.problem
+}
+
+// sums is the problem of the first of two passes: the parts of A B, as they are.
+func (p problem) sums() problem {
+	p.Out = F32
+	if p.In == I8 {
+		p.Out = I32
+	}
+	p.Alpha, p.Beta, p.Bias, p.Act = 1, 0, false, None
+	p.c = layout{rows: p.M, cols: p.N, batches: 1}.packed().access()
+	return p
+}
+
+// grid is the number of workgroups in each direction. The batch is cut into
+// several dispatches if need be (device.go).
+func grid(v *wgsl.Variant, p problem, a gpu.Adapter) ([3]uint32, error) {
+	bm, okM := v.Const("BM")
+	bn, okN := v.Const("BN")
+	if !okM || !okN {
+		return [3]uint32{}, fmt.Errorf("gemm: kernel %s has no tile of BM x BN", v.Kernel)
+	}
+	g := [3]uint32{uint32(ceilDiv(p.N, int(bn))), uint32(ceilDiv(p.M, int(bm))), uint32(p.Batch)}
+	for _, n := range g[:2] {
+		if n > a.Limits.MaxComputeWorkgroupsPerDimension {
+			return g, &LimitError{
+				What: v.Name, Limit: "maxComputeWorkgroupsPerDimension",
+				Need: uint64(n), Have: uint64(a.Limits.MaxComputeWorkgroupsPerDimension),
+			}
+		}
+	}
+	return g, nil
+}
+
+// compensated is the kernel whose sums are pairs of binary32.
+const compensated = "gemm_compensated"
+
+const (
+	// enoughWorkgroups keep a large GPU busy. WebGPU does not tell how many
+	// processors there are; an H200 has 132.
+	enoughWorkgroups = 128
+	// skinny is up to how many rows or columns a product is a matrix times a few
+	// vectors, which takes the time of reading the matrix.
+	skinny = 16
+	// maxDepth is how many products are summed in one chain, where memory allows:
+	// the error of a sum grows with it.
+	maxDepth = 4096
+	// maxPartsBytes bounds the memory for parts of K.
+	maxPartsBytes = 256 << 20
+	// packFrom is for how many rows of C reading B once more, to pack it, is little
+	// beside the product; the same for columns and A.
+	packFrom = 1024
+)
+
+// A tile is a variant of gemm_block.
+type tile struct {
+	m, n   int
+	params wgsl.Params
+}
+
+// tiles from the largest, which reads least, to the smallest, of which there are
+// most. Which is best at which size was measured: docs/performance.md.
+var tiles = []tile{
+	{128, 128, wgsl.Params{"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8}},
+	{64, 64, wgsl.Params{"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 4}},
+	{32, 64, wgsl.Params{"BM": 32, "BN": 64, "BK": 16, "TM": 4, "TN": 4}},
+	{32, 32, wgsl.Params{"BM": 32, "BN": 32, "BK": 32, "TM": 4, "TN": 4}},
+}
+
+// choices are variants for a problem, the best first. The last needs no more
+// than what every device has.
+func choices(p problem, a gpu.Adapter) []Choice {
+	switch {
+	case p.Acc == AccF32x2:
+		// At its own tile: pairs take twice the registers.
+		return []Choice{{Kernel: compensated, Params: unrolled, Why: "sums in pairs are asked for"}}
+	case a.Type == gpu.Software:
+		return []Choice{directChoice(p)}
+	}
+	var list []Choice
+	if c, ok := skinnyChoice(p); ok {
+		list = append(list, c)
+	}
+	fits := false
+	for i, t := range tiles {
+		workgroups := ceilDiv(p.M, t.m) * ceilDiv(p.N, t.n) * p.Batch
+		last := i == len(tiles)-1
+		if !fits && workgroups < enoughWorkgroups && !last && !(p.M > t.m/2 && p.N > t.n/2 && p.K >= 16*max(p.M, p.N)) {
+			continue
+		}
+		c := Choice{
+			Kernel: "gemm_block", Params: t.params,
+			Why: fmt.Sprintf("%d tiles of %d x %d", workgroups, t.m, t.n),
+		}
+		if !fits {
+			c.Why += ", the largest that keep a GPU busy"
+		}
+		fits = true
+		c.Splits = splits(p, workgroups, 256)
+		aligned := p.a.quads && p.b.quads
+		large := p.M >= packFrom && p.N >= packFrom && p.K >= packFrom
+		c.Pack = i == 0 && large && (!aligned || p.In != F32 || min(p.M, p.N) >= 2*packFrom)
+		list = append(list, c)
+	}
+	return append(list, Choice{Kernel: "gemm_tiled", Params: unrolled, Why: "the smallest variant"})
+}
+
+var (
+	unrolled = wgsl.Params{"UNROLL": 1}
+	direct   = wgsl.Params{"TM": 8, "TN": 4, "LANES_N": 8}
+	wide     = wgsl.Params{"TM": 4, "TN": 8, "LANES_N": 64}
+)
+
+// directChoice is the variant for software adapters.
+func directChoice(p problem) Choice {
+	c := Choice{Kernel: "gemm_direct", Params: direct, Why: "shaders run on a processor: no workgroup memory"}
+	if p.M <= 4 || p.N > 1<<20 {
+		c.Params = wide
+	}
+	c.Splits = splits(p, enoughWorkgroups, 64)
+	return c
+}
+
+// skinnyChoice is the variant for a product of few rows or columns.
+func skinnyChoice(p problem) (Choice, bool) {
+	c := Choice{Kernel: "gemm_skinny", Why: "few rows: reading B once is all that takes time"}
+	if p.M > skinny {
+		p = p.transposed()
+		c.Transposed, c.Why = true, "few columns: reading A once is all that takes time"
+	}
+	if p.M > skinny || p.In == I8 || (p.a.unit == inColumn && p.a.quads && p.M > 1) {
+		return c, false
+	}
+	rows := 1
+	for rows < p.M {
+		rows *= 2
+	}
+	c.Params = wgsl.Params{"BM": uint32(rows), "LANES_N": 32, "LANES_K": 8}
+	if p.b.unit == inColumn {
+		c.Params = wgsl.Params{"BM": uint32(rows), "LANES_N": 8, "LANES_K": 32}
+	}
+	c.Splits = splits(p, ceilDiv(p.N, 4*int(c.Params["LANES_N"]))*p.Batch, 4*4*int(c.Params["LANES_K"]))
+	return c, true
+}
+
+// splits is into how many parts K is cut: so many that the workgroups suffice,
+// that no chain is too long, and that none is shorter than shortest.
+func splits(p problem, workgroups, shortest int) int {
+	n := 1
+	if workgroups < enoughWorkgroups {
+		n = ceilDiv(4*enoughWorkgroups, max(workgroups, 1))
+	}
+	n = max(min(n, p.K/shortest), ceilDiv(p.K, maxDepth))
+	return max(1, min(n, maxPartsBytes/4/max(1, p.M*p.N*p.Batch)))
+}
+
+// follows are the tunables that follow from the problem; a kernel has some of
+// them.
+func (p problem) follows() [12]struct {
+	name  string
+	value uint32
+} {
+	is := func(b bool) uint32 {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	return [12]struct {
+		name  string
+		value uint32
+	}{
+		{"IN_F16", is(p.In == F16)},
+		{"IN_BF16", is(p.In == BF16)},
+		{"IN_I8", is(p.In == I8)},
+		{"OUT_F16", is(p.Out == F16)},
+		{"OUT_BF16", is(p.Out == BF16)},
+		{"BIAS", is(p.Bias)},
+		{"ACT", uint32(p.Act)},
+		{"A_TRANS", is(p.a.unit == inColumn)},
+		{"A_QUADS", is(p.a.quads)},
+		{"B_TRANS", is(p.b.unit == inColumn)},
+		{"B_QUADS", is(p.b.quads)},
+		{"C_QUADS", is(p.c.unit == inRow && p.c.quads)},
+	}
+}
+
+// specialize adds to the tunables what follows from the problem.
+func specialize(kernel string, params wgsl.Params, p problem) (*wgsl.Variant, gpu.Shader, error) {
+	all := params.With(nil)
+	for _, f := range p.follows() {
+		if _, given := params[f.name]; given {
+			return nil, gpu.Shader{}, &wgsl.ParamError{Kernel: kernel, Param: f.name, Reason: "follows from the matrices and options and cannot be set"}
+		}
+		if wgsl.HasTunable(kernel, f.name) {
+			all[f.name] = f.value
+		}
+	}
+	v, err := wgsl.Specialize(kernel, all)
+	if err != nil {
+		return nil, gpu.Shader{}, err
+	}
+	return v, shader(v), nil
+}
+
+// variants keeps what was specialized, in all engines of the process: to write
+// out a kernel's loops takes longer than a small product.
+var variants variantCache
+
+type variantCache struct {
+	mu   sync.Mutex
+	made map[variantKey]specialized
+}
+
+type variantKey struct {
+	kernel, params string
+	in, out        DType
+	bias           bool
+	act            Activation
+	a, b, c        access
+}
+
+type specialized struct {
+	variant *wgsl.Variant
+	shader  gpu.Shader
+}
+
+// maxVariants bounds the cache; when there are more, all go.
+const maxVariants = 256
+
+func (c *variantCache) get(kernel string, params wgsl.Params, p problem) (*wgsl.Variant, gpu.Shader, error) {
+	key := variantKey{kernel, Choice{Params: params}.String(), p.In, p.Out, p.Bias, p.Act, p.a, p.b, p.c}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s, ok := c.made[key]; ok {
+		return s.variant, s.shader, nil
+	}
+	v, s, err := specialize(kernel, params, p)
+	if err != nil {
+		return nil, gpu.Shader{}, err
+	}
+	if c.made == nil || len(c.made) >= maxVariants {
+		c.made = map[variantKey]specialized{}
+	}
+	c.made[key] = specialized{v, s}
+	return v, s, nil
+}
