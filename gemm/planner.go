@@ -263,8 +263,9 @@ func choices(p problem, a gpu.Adapter) []Choice {
 	fits := false
 	for i, t := range tiles {
 		workgroups := ceilDiv(p.M, t.m) * ceilDiv(p.N, t.n) * p.Batch
-		last := i == len(tiles)-1
-		if !fits && workgroups < enoughWorkgroups && !last && !(p.M > t.m/2 && p.N > t.n/2 && p.K >= 16*max(p.M, p.N)) {
+		wasted := p.M <= t.m/2 || p.N <= t.n/2 // half of each tile or more
+		parts := p.K / (16 * max(p.M, p.N))    // of K, in place of smaller tiles
+		if !fits && i < len(tiles)-1 && (wasted || workgroups*max(parts, 1) < enoughWorkgroups) {
 			continue
 		}
 		c := Choice{
@@ -278,13 +279,22 @@ func choices(p problem, a gpu.Adapter) []Choice {
 		c.Splits = splits(p, workgroups, 256)
 		aligned := p.a.quads && p.b.quads
 		large := p.M >= packFrom && p.N >= packFrom && p.K >= packFrom
-		c.Pack = i == 0 && large && (!aligned || p.In != F32 || min(p.M, p.N) >= 2*packFrom)
+		if c.Splits > 1 && p.K >= 64*t.m {
+			// Rows of A are far apart in memory: read more of each at a time.
+			list = append(list, Choice{Kernel: c.Kernel, Params: long, Splits: c.Splits, Why: c.Why + ", with long slices of K"})
+		}
+		c.Pack = i == 0 && large && (!aligned || p.In != F32 || min(p.M, p.N) >= 4*packFrom)
+		if c.Pack {
+			c.Params = deep
+		}
 		list = append(list, c)
 	}
 	return append(list, Choice{Kernel: "gemm_tiled", Params: unrolled, Why: "the smallest variant"})
 }
 
 var (
+	deep     = wgsl.Params{"BM": 128, "BN": 128, "BK": 32, "TM": 8, "TN": 8} // the largest tile, of packed matrices
+	long     = wgsl.Params{"BM": 64, "BN": 64, "BK": 64, "TM": 4, "TN": 4}   // of a C of few tiles and a large K
 	unrolled = wgsl.Params{"UNROLL": 1}
 	direct   = wgsl.Params{"TM": 8, "TN": 4, "LANES_N": 8}
 	wide     = wgsl.Params{"TM": 4, "TN": 8, "LANES_N": 64}
@@ -307,7 +317,7 @@ func skinnyChoice(p problem) (Choice, bool) {
 		p = p.transposed()
 		c.Transposed, c.Why = true, "few columns: reading A once is all that takes time"
 	}
-	if p.M > skinny || p.In == I8 || (p.a.unit == inColumn && p.a.quads && p.M > 1) {
+	if p.M > skinny || p.In == I8 {
 		return c, false
 	}
 	rows := 1
@@ -318,7 +328,8 @@ func skinnyChoice(p problem) (Choice, bool) {
 	if p.b.unit == inColumn {
 		c.Params = wgsl.Params{"BM": uint32(rows), "LANES_N": 8, "LANES_K": 32}
 	}
-	c.Splits = splits(p, ceilDiv(p.N, 4*int(c.Params["LANES_N"]))*p.Batch, 4*4*int(c.Params["LANES_K"]))
+	// Reading needs more workgroups in flight than arithmetic does.
+	c.Splits = splits(p, ceilDiv(ceilDiv(p.N, 4*int(c.Params["LANES_N"]))*p.Batch, 2), 16*int(c.Params["LANES_K"]))
 	return c, true
 }
 
@@ -329,7 +340,7 @@ func splits(p problem, workgroups, shortest int) int {
 	if workgroups < enoughWorkgroups {
 		n = ceilDiv(4*enoughWorkgroups, max(workgroups, 1))
 	}
-	n = max(min(n, p.K/shortest), ceilDiv(p.K, maxDepth))
+	n = max(min(n, p.K/shortest), p.K/maxDepth)
 	return max(1, min(n, maxPartsBytes/4/max(1, p.M*p.N*p.Batch)))
 }
 

@@ -350,10 +350,12 @@ const CUTS_K: bool = true; // shape.splits workgroups may share an element of C
 const BN: u32 = LANES_N * 4u;
 const BK: u32 = LANES_K * 4u;
 const WG_SIZE: u32 = LANES_N * LANES_K;
-const A_ALONG: bool = A_TRANS == false || A_SCALARS; // a vector of A lies along k
+const A_ACROSS: bool = A_QUADS && A_TRANS; // a vector of A lies along m
+const BM4: u32 = (BM + 3u) / 4u;
+const A_VECTORS: u32 = BM4 * 4u; // rows along k, or BM4 along m for each of 4 kk
 const B_ACROSS: bool = B_QUADS && B_TRANS == false; // a vector of B lies along n
 
-const_assert BM > 0u && BM <= 16u && LANES_N > 0u && LANES_K > 0u && A_ALONG;
+const_assert BM > 0u && BM <= 16u && LANES_N > 0u && LANES_K > 0u;
 
 var<workgroup> sums: array<array<Num4, LANES_N>, LANES_K>;
 
@@ -380,12 +382,25 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
         y[c] = masked_vector_b(index_b(kk, min(col + c, shape.n - 1u)), kk, last);
       }
     }
-    for (var i = 0u; i < BM; i += 1u) { // unroll if UNROLL
-      let x = masked_vector_a(index_a(min(row0 + i, shape.m - 1u), kk), kk, last);
+    var x: array<Num4, A_VECTORS>;
+    if (A_ACROSS) {
       for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
+        for (var i = 0u; i < BM4; i += 1u) { // unroll if UNROLL
+          x[c * BM4 + i] = masked_vector_a(index_a(min(row0 + i * 4u, (shape.m - 1u) & ~3u), kk + c), kk + c, last);
+        }
+      }
+    } else {
+      for (var i = 0u; i < BM; i += 1u) { // unroll if UNROLL
+        x[i] = masked_vector_a(index_a(min(row0 + i, shape.m - 1u), kk), kk, last);
+      }
+    }
+    for (var i = 0u; i < BM; i += 1u) { // unroll if UNROLL
+      for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
+        var a_ik = x[i][c];
+        if (A_ACROSS) { a_ik = x[c * BM4 + i / 4u][i % 4u]; }
         var v = y[c];
         if (!B_ACROSS) { v = Num4(y[0][c], y[1][c], y[2][c], y[3][c]); }
-        acc[i] = multiply_add_quad(x[c], v, acc[i]);
+        acc[i] = multiply_add_quad(a_ik, v, acc[i]);
       }
     }
   }

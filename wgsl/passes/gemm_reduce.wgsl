@@ -5,13 +5,14 @@
 // after the other, as the first pass left them. B is not read. C and the bias
 // are as in every kernel.
 //
-//   each invocation: one element of C         grid ceil(n / BN) x ceil(m / BM) x batch
-//     for part in 0 .. k, in order: acc += A[part][row, column]
+//   each workgroup: BN elements of a row of C     grid ceil(n / BN) x m x batch
+//     each invocation: the sum of every LANES-th part of one element
+//     add these up
 //
 // The order is always the same, so the same product has the same bits.
 
-const BM: u32 = 1u; // tunable: rows of C per workgroup
-const BN: u32 = 64u; // tunable: columns of C per workgroup
+const BN: u32 = 16u; // tunable: columns of C per workgroup
+const LANES: u32 = 16u; // tunable: invocations that share an element
 // begin parts/operands.wgsl
 const IN_F16: bool = false; // tunable: A, B and the bias hold binary16, two elements a word
 const IN_BF16: bool = false; // tunable: A, B and the bias hold bfloat16, two elements a word
@@ -215,18 +216,30 @@ fn erf(x: f32) -> f32 {
 }
 // end parts/operands.wgsl
 
-const_assert BM > 0u && BN > 0u;
+const BM: u32 = 1u; // rows of C per workgroup
 
-@compute @workgroup_size(BN, BM, 1)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-  batch = id.z;
-  let row = id.y;
-  let col = id.x;
-  if (row >= shape.m || col >= shape.n) { return; }
-  var acc = Num(0);
-  for (var part = 0u; part < shape.k; part += 1u) {
-    let i = (batch * shape.k + part) * shape.a_batch + row * shape.a_row + col * shape.a_col;
-    acc += bitcast<Num>(a[shape.a_offset + i]);
+const_assert BN > 0u && LANES > 0u;
+
+var<workgroup> sums: array<array<Num, BN>, LANES>;
+
+@compute @workgroup_size(BN, LANES, 1)
+fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
+  batch = tile.z;
+  let row = tile.y;
+  let col = tile.x * BN + local.x;
+  var sum = Num(0);
+  if (col < shape.n) {
+    for (var part = local.y; part < shape.k; part += LANES) {
+      let i = (batch * shape.k + part) * shape.a_batch + row * shape.a_row + col * shape.a_col;
+      sum += bitcast<Num>(a[shape.a_offset + i]);
+    }
   }
-  store_c(row, col, acc);
+  sums[local.y][local.x] = sum;
+  workgroupBarrier();
+  if (local.y == 0u && col < shape.n) {
+    for (var lane = 1u; lane < LANES; lane += 1u) {
+      sum += sums[lane][local.x];
+    }
+    store_c(row, col, sum);
+  }
 }
