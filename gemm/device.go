@@ -210,7 +210,7 @@ func (d *device) scratch(label string, size int) (gpu.Buffer, error) {
 			return nil, err
 		}
 	}
-	b, err := d.dev.NewBuffer(label, size)
+	b, err := d.dev.NewBuffer(label, max(size, minBuffer))
 	if err == nil {
 		d.kept[label] = b
 	}

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	gpu "github.com/wgemm/wgemm/runtime"
@@ -195,15 +196,15 @@ func (e *Engine) NewBatch(dtype DType, batch, rows, cols int) (*DeviceMatrix, er
 	return e.allocate(dtype, lay)
 }
 
-// allocate makes memory for a layout; a word for an empty one, since a shader
+// minBuffer is the least that can be bound to every kernel, which may read four
+// words at a time.
+const minBuffer = 16
+
+// allocate makes memory for a layout, also for an empty one, since a shader
 // cannot bind nothing.
 func (e *Engine) allocate(dtype DType, lay layout) (*DeviceMatrix, error) {
 	label := fmt.Sprintf("matrix of %d x %d %s", lay.rows, lay.cols, dtype)
-	size := lay.span() * dtype.Size()
-	if size == 0 {
-		size = 4
-	}
-	buffer, err := e.b.newBuffer(label, size)
+	buffer, err := e.b.newBuffer(label, max(lay.span()*dtype.Size(), minBuffer))
 	if err != nil {
 		return nil, err
 	}
@@ -239,6 +240,9 @@ func (e *Engine) Upload(ctx context.Context, m HostMatrix) (*DeviceMatrix, error
 		m.pack(data)
 	} else {
 		data = m.bytes()
+	}
+	if n := d.buffer.Size() - len(data); n > 0 { // a tiny matrix, whose bytes may not fill words
+		data = append(slices.Clone(data), make([]byte, n)...)
 	}
 	if err := d.buffer.Write(0, data); err != nil {
 		return nil, errors.Join(err, d.Close())

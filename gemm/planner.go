@@ -47,7 +47,10 @@ func (c Choice) String() string {
 // ParseChoice reads what String writes. It returns a *wgsl.ParamError.
 func ParseChoice(text string) (Choice, error) {
 	parts := strings.Split(text, ";")
-	kernel, params, _ := strings.Cut(parts[0], "/")
+	kernel, params := parts[0], ""
+	if i := strings.LastIndex(kernel, "/"); i >= 0 && strings.Contains(kernel[i:], "=") { // kernels may be in a folder
+		kernel, params = kernel[:i], kernel[i+1:]
+	}
 	p, err := wgsl.ParseParams(params)
 	if err != nil {
 		return Choice{}, err
@@ -283,7 +286,9 @@ func choices(p problem, a gpu.Adapter) []Choice {
 			// Rows of A are far apart in memory: read more of each at a time.
 			list = append(list, Choice{Kernel: c.Kernel, Params: long, Splits: c.Splits, Why: c.Why + ", with long slices of K"})
 		}
-		c.Pack = i == 0 && large && (!aligned || p.In != F32 || min(p.M, p.N) >= 4*packFrom)
+		// Matrices that can be read four elements at a time are worth packing only
+		// if they are larger, and through naga: Tint's shaders gain nothing.
+		c.Pack = i == 0 && large && (!aligned || p.In != F32 || min(p.M, p.N) >= 4*packFrom && a.Driver == "wgpu")
 		if c.Pack {
 			c.Params = deep
 		}
@@ -296,17 +301,18 @@ var (
 	deep     = wgsl.Params{"BM": 128, "BN": 128, "BK": 32, "TM": 8, "TN": 8} // the largest tile, of packed matrices
 	long     = wgsl.Params{"BM": 64, "BN": 64, "BK": 64, "TM": 4, "TN": 4}   // of a C of few tiles and a large K
 	unrolled = wgsl.Params{"UNROLL": 1}
-	direct   = wgsl.Params{"TM": 8, "TN": 4, "LANES_N": 8}
-	wide     = wgsl.Params{"TM": 4, "TN": 8, "LANES_N": 64}
+	direct   = wgsl.Params{"TM": 4, "TN": 8}
+	wide     = wgsl.Params{"TM": 4, "TN": 8, "LANES_N": 64} // of a C of more columns than a grid has workgroups
 )
 
 // directChoice is the variant for software adapters.
 func directChoice(p problem) Choice {
 	c := Choice{Kernel: "gemm_direct", Params: direct, Why: "shaders run on a processor: no workgroup memory"}
-	if p.M <= 4 || p.N > 1<<20 {
+	if p.N > 1<<20 {
 		c.Params = wide
 	}
 	c.Splits = splits(p, enoughWorkgroups, 64)
+	c.Pack = (!p.a.quads || !p.b.quads || p.In != F32) && min(p.M, p.N, p.K) >= 128
 	return c
 }
 

@@ -15,7 +15,6 @@ import (
 	gpu "github.com/wgemm/wgemm/runtime"
 	"github.com/wgemm/wgemm/runtime/open"
 	"github.com/wgemm/wgemm/runtime/runtimetest"
-	"github.com/wgemm/wgemm/wgsl"
 )
 
 // onEngines runs a test on this build's driver and, in native builds, on the CPU
@@ -48,7 +47,7 @@ func deviceEngine(t testing.TB) *gemm.Engine {
 }
 
 type variant struct {
-	name, kernel, params string
+	name, kernel, choice string // the kernel, and what of its choice follows the slash
 	tile                 [3]int // BM, BN, BK, from which shapes are made; BK of a kernel without slices is 8
 }
 
@@ -63,8 +62,12 @@ var variants = []variant{
 	{"one", "gemm_tiled", "BM=1,BN=1,BK=1,TM=1,TN=1", [3]int{1, 1, 1}},
 	{"odd", "gemm_tiled", "BM=6,BN=15,BK=7,TM=2,TN=5,UNROLL=true", [3]int{6, 15, 7}},
 	{"unrolled", "gemm_tiled", "BM=32,BN=64,BK=8,TM=4,TN=8,UNROLL=true", [3]int{32, 64, 8}},
-	{"block", "gemm_block", "BM=16,BN=32,BK=8,TM=4,TN=4,UNROLL=false", [3]int{16, 32, 8}},
-	{"block wide", "gemm_block", "BM=32,BN=64,BK=16,TM=8,TN=4", [3]int{32, 64, 16}},
+	{"block", "gemm_block", "BM=32,BN=16,BK=4,TM=4,TN=4,UNROLL=false", [3]int{32, 16, 4}},
+	{"block in parts", "gemm_block", "BM=32,BN=16,BK=4,TM=4,TN=4;splits=3;pack", [3]int{32, 16, 4}},
+	{"skinny", "gemm_skinny", "BM=4,LANES_N=4,LANES_K=2,UNROLL=false;transposed", [3]int{16, 4, 8}},
+	{"skinny in parts", "gemm_skinny", "BM=2,LANES_N=2,LANES_K=4;splits=2", [3]int{2, 8, 16}},
+	{"direct", "gemm_direct", "TM=4,TN=4,LANES_N=2,UNROLL=false", [3]int{4, 8, 4}},
+	{"direct in parts", "gemm_direct", "TM=4,TN=4,LANES_N=2;splits=4;pack", [3]int{4, 8, 4}},
 	{"native f16", "gemm_tiled", "BM=8,BN=8,BK=8,TM=2,TN=4,NATIVE_F16=true", [3]int{8, 8, 8}},
 	{"native f16 naive", "gemm_naive", "NATIVE_F16=true", [3]int{16, 16, 8}},
 	{"faultless", "broken/gemm_tiled", "BM=8,BN=4,BK=4", [3]int{8, 4, 4}},
@@ -81,7 +84,7 @@ func eachVariant(t *testing.T, e *gemm.Engine, test func(t *testing.T, v variant
 			continue
 		}
 		t.Run(v.name, func(t *testing.T) {
-			opts := with(t, v.kernel, v.params)
+			opts := with(t, v.kernel, v.choice)
 			if _, err := e.Plan(one, one, one, opts...); errors.Is(err, gpu.ErrUnsupported) {
 				t.Skip(err)
 			}
@@ -96,11 +99,14 @@ func with(t testing.TB, kernel, params string) []gemm.Option {
 	if kernel == "" {
 		return nil
 	}
-	p, err := wgsl.ParseParams(params)
+	if params != "" {
+		kernel += "/" + params
+	}
+	c, err := gemm.ParseChoice(kernel)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []gemm.Option{gemm.WithKernel(kernel, p)}
+	return []gemm.Option{gemm.WithChoice(c)}
 }
 
 const seed = 1

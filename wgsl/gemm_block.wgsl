@@ -20,9 +20,10 @@
 // stride of 1 are aligned (A_QUADS, B_QUADS; C_QUADS for storing), and transposed
 // in registers where they lie along k.
 //
-// Masked: kk past k is not loaded and counts as 0; a slice that lies before k as a
-// whole, which is the same for all invocations, is loaded without asking. Rows
-// past m and columns past n read the last one again, and are not stored.
+// Masked: kk past k reads the last one again and counts as 0, by a choice, not a
+// product; a slice that lies before k as a whole, which is the same for all
+// invocations, is loaded without asking. Rows past m and columns past n read the
+// last one again too, and are not stored.
 //
 // What makes it fast, measured in docs/performance.md: every index into registers
 // is a literal once the loops are written out; workgroup memory is an array of
@@ -275,19 +276,15 @@ fn vector_a(i: u32) -> Num4 {
   // with A_SCALARS: return Num4(element_a(i), element_a(i + shape.a_col), element_a(i + 2u * shape.a_col), element_a(i + 3u * shape.a_col));
 }
 
-// The same where the first is at kk; what is not before last is not loaded and
-// counts as 0.
+// The same where the first is at kk, and what is not before last counts as 0: for
+// that the last element that is, is read again.
 fn masked_vector_a(i: u32, kk: u32, last: u32) -> Num4 {
-  var value = Num4();
-  if (kk < last) { value = vector_a(i); }
-  // with A_SCALARS: value = Num4(masked_a(i, kk, last), masked_a(i + shape.a_col, kk + 1u, last), masked_a(i + 2u * shape.a_col, kk + 2u, last), masked_a(i + 3u * shape.a_col, kk + 3u, last));
-  return value;
+  return select(Num4(), vector_a(i - past(kk, last) * shape.a_col), kk < last);
+  // with A_SCALARS: return Num4(masked_a(i, kk, last), masked_a(i + shape.a_col, kk + 1u, last), masked_a(i + 2u * shape.a_col, kk + 2u, last), masked_a(i + 3u * shape.a_col, kk + 3u, last));
 }
 
 fn masked_a(i: u32, kk: u32, last: u32) -> Num {
-  var value = Num(0);
-  if (kk < last) { value = element_a(i); }
-  return value;
+  return select(Num(0), element_a(i - past(kk, last) * shape.a_col), kk < last);
 }
 
 // Element i of B and the three after it: along its stride of 1 or, where that is
@@ -297,20 +294,19 @@ fn vector_b(i: u32) -> Num4 {
   // with B_SCALARS: return Num4(element_b(i), element_b(i + shape.b_row), element_b(i + 2u * shape.b_row), element_b(i + 3u * shape.b_row));
 }
 
-// The same where the first is at kk; what is not before last is not loaded and
-// counts as 0.
+// The same where the first is at kk, and what is not before last counts as 0: for
+// that the last element that is, is read again.
 fn masked_vector_b(i: u32, kk: u32, last: u32) -> Num4 {
-  var value = Num4();
-  if (kk < last) { value = vector_b(i); }
-  // with B_SCALARS: value = Num4(masked_b(i, kk, last), masked_b(i + shape.b_row, kk + 1u, last), masked_b(i + 2u * shape.b_row, kk + 2u, last), masked_b(i + 3u * shape.b_row, kk + 3u, last));
-  return value;
+  return select(Num4(), vector_b(i - past(kk, last) * shape.b_row), kk < last);
+  // with B_SCALARS: return Num4(masked_b(i, kk, last), masked_b(i + shape.b_row, kk + 1u, last), masked_b(i + 2u * shape.b_row, kk + 2u, last), masked_b(i + 3u * shape.b_row, kk + 3u, last));
 }
 
 fn masked_b(i: u32, kk: u32, last: u32) -> Num {
-  var value = Num(0);
-  if (kk < last) { value = element_b(i); }
-  return value;
+  return select(Num(0), element_b(i - past(kk, last) * shape.b_row), kk < last);
 }
+
+// By how much kk is past the last before last.
+fn past(kk: u32, last: u32) -> u32 { return max(kk + 1u, last) - last; }
 
 fn decode_quad(bits: Quad) -> Num4 {
   return bitcast<vec4<f32>>(bits);
@@ -462,15 +458,17 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
     acc[e] = Num4();
   }
   var next: array<Num4, FETCHED>; // what was fetched of the next slice
-  for (var f = 0u; f < FETCHES; f += 1u) { // unroll if UNROLL
-    let e = lane + f * WG_SIZE;
-    if (e < A_FETCHES) {
-      for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
-        next[f * 4u + c] = masked_vector_a(start[f * 4u + c] + first * shape.a_col, first + kk_a(e, c), last);
-      }
-    } else if (e < ALL_FETCHES) {
-      for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
-        next[f * 4u + c] = masked_vector_b(start[f * 4u + c] + first * shape.b_row, first + kk_b(e - A_FETCHES, c), last);
+  if (first < last) {
+    for (var f = 0u; f < FETCHES; f += 1u) { // unroll if UNROLL
+      let e = lane + f * WG_SIZE;
+      if (e < A_FETCHES) {
+        for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
+          next[f * 4u + c] = masked_vector_a(start[f * 4u + c] + first * shape.a_col, first + kk_a(e, c), last);
+        }
+      } else if (e < ALL_FETCHES) {
+        for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
+          next[f * 4u + c] = masked_vector_b(start[f * 4u + c] + first * shape.b_row, first + kk_b(e - A_FETCHES, c), last);
+        }
       }
     }
   }

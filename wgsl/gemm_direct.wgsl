@@ -11,8 +11,9 @@
 //       slice += A[rows, kk .. kk + 4] * B[kk .. kk + 4, columns]
 //     C[tile] = act(alpha acc + beta C[tile] + bias[tile])
 //
-// Masked: kk past k is not loaded and counts as 0. Rows past m and columns past n
-// read the last one again, and are not stored.
+// Masked: kk past k reads the last one again and counts as 0, by a choice, not a
+// product. Rows past m and columns past n read the last one again too, and are not
+// stored.
 
 const TM: u32 = 8u; // tunable: rows of C per invocation
 const TN: u32 = 8u; // tunable: columns of C per invocation
@@ -252,19 +253,15 @@ fn vector_a(i: u32) -> Num4 {
   // with A_SCALARS: return Num4(element_a(i), element_a(i + shape.a_col), element_a(i + 2u * shape.a_col), element_a(i + 3u * shape.a_col));
 }
 
-// The same where the first is at kk; what is not before last is not loaded and
-// counts as 0.
+// The same where the first is at kk, and what is not before last counts as 0: for
+// that the last element that is, is read again.
 fn masked_vector_a(i: u32, kk: u32, last: u32) -> Num4 {
-  var value = Num4();
-  if (kk < last) { value = vector_a(i); }
-  // with A_SCALARS: value = Num4(masked_a(i, kk, last), masked_a(i + shape.a_col, kk + 1u, last), masked_a(i + 2u * shape.a_col, kk + 2u, last), masked_a(i + 3u * shape.a_col, kk + 3u, last));
-  return value;
+  return select(Num4(), vector_a(i - past(kk, last) * shape.a_col), kk < last);
+  // with A_SCALARS: return Num4(masked_a(i, kk, last), masked_a(i + shape.a_col, kk + 1u, last), masked_a(i + 2u * shape.a_col, kk + 2u, last), masked_a(i + 3u * shape.a_col, kk + 3u, last));
 }
 
 fn masked_a(i: u32, kk: u32, last: u32) -> Num {
-  var value = Num(0);
-  if (kk < last) { value = element_a(i); }
-  return value;
+  return select(Num(0), element_a(i - past(kk, last) * shape.a_col), kk < last);
 }
 
 // Element i of B and the three after it: along its stride of 1 or, where that is
@@ -274,20 +271,19 @@ fn vector_b(i: u32) -> Num4 {
   // with B_SCALARS: return Num4(element_b(i), element_b(i + shape.b_row), element_b(i + 2u * shape.b_row), element_b(i + 3u * shape.b_row));
 }
 
-// The same where the first is at kk; what is not before last is not loaded and
-// counts as 0.
+// The same where the first is at kk, and what is not before last counts as 0: for
+// that the last element that is, is read again.
 fn masked_vector_b(i: u32, kk: u32, last: u32) -> Num4 {
-  var value = Num4();
-  if (kk < last) { value = vector_b(i); }
-  // with B_SCALARS: value = Num4(masked_b(i, kk, last), masked_b(i + shape.b_row, kk + 1u, last), masked_b(i + 2u * shape.b_row, kk + 2u, last), masked_b(i + 3u * shape.b_row, kk + 3u, last));
-  return value;
+  return select(Num4(), vector_b(i - past(kk, last) * shape.b_row), kk < last);
+  // with B_SCALARS: return Num4(masked_b(i, kk, last), masked_b(i + shape.b_row, kk + 1u, last), masked_b(i + 2u * shape.b_row, kk + 2u, last), masked_b(i + 3u * shape.b_row, kk + 3u, last));
 }
 
 fn masked_b(i: u32, kk: u32, last: u32) -> Num {
-  var value = Num(0);
-  if (kk < last) { value = element_b(i); }
-  return value;
+  return select(Num(0), element_b(i - past(kk, last) * shape.b_row), kk < last);
 }
+
+// By how much kk is past the last before last.
+fn past(kk: u32, last: u32) -> u32 { return max(kk + 1u, last) - last; }
 
 fn decode_quad(bits: Quad) -> Num4 {
   return bitcast<vec4<f32>>(bits);
@@ -384,35 +380,18 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
     let b_at = (kk - first) * shape.b_row;
     var x: array<Num4, TM>; // rows along k or, TM / 4 for each of the 4 kk, across it
     var y: array<Num4, TN>; // columns along k or, TN / 4 for each of the 4 kk, across it
-    if (kk + 4u <= last) {
-      for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
-        if (A_ACROSS) {
-          x[i] = vector_a(a_from[i % TM4] + a_at + i / TM4 * shape.a_col);
-        } else {
-          x[i] = vector_a(a_from[i] + a_at);
-        }
+    for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
+      if (A_ACROSS) {
+        x[i] = masked_vector_a(a_from[i % TM4] + a_at + i / TM4 * shape.a_col, kk + i / TM4, last);
+      } else {
+        x[i] = masked_vector_a(a_from[i] + a_at, kk, last);
       }
-      for (var j = 0u; j < TN; j += 1u) { // unroll if UNROLL
-        if (B_ACROSS) {
-          y[j] = vector_b(b_from[j % TN4] + b_at + j / TN4 * shape.b_row);
-        } else {
-          y[j] = vector_b(b_from[j] + b_at);
-        }
-      }
-    } else {
-      for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
-        if (A_ACROSS) {
-          x[i] = masked_vector_a(a_from[i % TM4] + a_at + i / TM4 * shape.a_col, kk + i / TM4, last);
-        } else {
-          x[i] = masked_vector_a(a_from[i] + a_at, kk, last);
-        }
-      }
-      for (var j = 0u; j < TN; j += 1u) { // unroll if UNROLL
-        if (B_ACROSS) {
-          y[j] = masked_vector_b(b_from[j % TN4] + b_at + j / TN4 * shape.b_row, kk + j / TN4, last);
-        } else {
-          y[j] = masked_vector_b(b_from[j] + b_at, kk, last);
-        }
+    }
+    for (var j = 0u; j < TN; j += 1u) { // unroll if UNROLL
+      if (B_ACROSS) {
+        y[j] = masked_vector_b(b_from[j % TN4] + b_at + j / TN4 * shape.b_row, kk + j / TN4, last);
+      } else {
+        y[j] = masked_vector_b(b_from[j] + b_at, kk, last);
       }
     }
     for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
@@ -428,11 +407,16 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
     }
   }
 
+  // Stored in a loop that stays one, from a copy: written out, storing would be most
+  // of the text, and the sums would not stay in registers if a loop counted them.
+  var sums: array<Num4, ACC>;
+  for (var e = 0u; e < ACC; e += 1u) { // unroll if UNROLL
+    sums[e] = acc[e];
+  }
   batch = tile.z; // each part of K has a C of its own
-  for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
-    for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
-      let col = col0 + j * 4u;
-      if (row0 + i < shape.m && col < shape.n) { store_c_vector(row0 + i, col, acc[i * TN4 + j]); }
-    }
+  for (var e = 0u; e < ACC; e += 1u) {
+    let row = row0 + e / TN4;
+    let col = col0 + e % TN4 * 4u;
+    if (row < shape.m && col < shape.n) { store_c_vector(row, col, sums[e]); }
   }
 }

@@ -226,23 +226,17 @@ func (o *benchOptions) series() ([]series, error) {
 	for _, name := range names {
 		s := series{name: name}
 		if name != "auto" && name != cpuName {
-			kernel, set, _ := strings.Cut(name, "/")
-			if kernel == "broken" { // its kernels are in a folder
-				var rest string
-				rest, set, _ = strings.Cut(set, "/")
-				kernel += "/" + rest
-			}
-			if !slices.Contains(wgsl.Kernels(), kernel) {
-				kernel = "gemm_" + kernel
-			}
-			if !slices.Contains(wgsl.Kernels(), kernel) {
-				return nil, usagef("%s %q: want auto, cpu, a kernel of %s, or a variant of one", flag, name, strings.Join(wgsl.Kernels(), ", "))
-			}
-			params, err := wgsl.ParseParams(set)
+			choice, err := gemm.ParseChoice(name)
 			if err != nil {
 				return nil, usagef("%s %q: %w", flag, name, err)
 			}
-			s.options = append(s.options, gemm.WithKernel(kernel, params))
+			if !slices.Contains(wgsl.Kernels(), choice.Kernel) {
+				choice.Kernel = "gemm_" + choice.Kernel
+			}
+			if !slices.Contains(wgsl.Kernels(), choice.Kernel) {
+				return nil, usagef("%s %q: want auto, cpu, a kernel of %s, or a variant of one", flag, name, strings.Join(wgsl.Kernels(), ", "))
+			}
+			s.options = append(s.options, gemm.WithChoice(choice))
 		}
 		list = append(list, s)
 	}

@@ -289,7 +289,11 @@ func (o *runOptions) kernelOptions() ([]gemm.Option, error) {
 	if err != nil {
 		return nil, usagef("--set %s: %w", strings.Join(o.set, ","), err)
 	}
-	if o.kernel != "" && !slices.Contains(wgsl.Kernels(), o.kernel) {
+	choice, err := gemm.ParseChoice(o.kernel)
+	if err != nil {
+		return nil, usagef("--kernel %s: %w", o.kernel, err)
+	}
+	if o.kernel != "" && !slices.Contains(wgsl.Kernels(), choice.Kernel) {
 		return nil, usagef("--kernel %q: want one of %s", o.kernel, strings.Join(wgsl.Kernels(), ", "))
 	}
 	if o.acc != "f32" && o.kernel != "" {
@@ -306,7 +310,8 @@ func (o *runOptions) kernelOptions() ([]gemm.Option, error) {
 	if o.kernel == "" && len(params) == 0 {
 		return nil, nil
 	}
-	return []gemm.Option{gemm.WithKernel(o.kernel, params)}, nil
+	choice.Params = choice.Params.With(params)
+	return []gemm.Option{gemm.WithChoice(choice)}, nil
 }
 
 // open opens the files and checks their shapes against each other, as the user

@@ -81,12 +81,12 @@ func TestParseKernel(t *testing.T) {
 	t.Parallel()
 	for _, k := range EveryKernel() {
 		again, err := ParseKernel(k.String())
-		if err != nil || again.Name != k.Name || strings.HasPrefix(k.Name, "broken/") {
+		if err != nil || again.Choice.Kernel != k.Choice.Kernel || strings.HasPrefix(k.Choice.Kernel, "broken/") {
 			t.Errorf("%v: %+v, %v", k, again, err)
 		}
 	}
 	k, err := ParseKernel("broken/gemm_tiled/BM=8,NO_K_MASK=true")
-	if err != nil || k.Name != "broken/gemm_tiled" || k.Params["BM"] != 8 || k.Params["NO_K_MASK"] != 1 {
+	if err != nil || k.Choice.Kernel != "broken/gemm_tiled" || k.Choice.Params["BM"] != 8 || k.Choice.Params["NO_K_MASK"] != 1 {
 		t.Errorf("%+v, %v", k, err)
 	}
 	for _, text := range []string{"gemm", "gemm_tiled/BM=7", "gemm_tiled/BM", "gemm_tiled/X=1"} {

@@ -7,39 +7,33 @@ import (
 	"github.com/wgemm/wgemm/wgsl"
 )
 
-// A Kernel is what computes: a kernel with values for its tunables, or the
-// planner's choice.
+// A Kernel is what computes: a choice of its own, or the planner's.
 type Kernel struct {
-	Name   string // of package wgsl; "" for the planner's choice
-	Params wgsl.Params
+	Choice gemm.Choice // Kernel "" for the planner's choice
 	text   string
 }
 
 func (k Kernel) String() string { return k.text }
 
 func (k Kernel) options() []gemm.Option {
-	if k.Name == "" {
+	if k.Choice.Kernel == "" {
 		return nil
 	}
-	return []gemm.Option{gemm.WithKernel(k.Name, k.Params)}
+	return []gemm.Option{gemm.WithChoice(k.Choice)}
 }
 
-// ParseKernel reads a variant's name such as gemm_tiled/BM=32,BN=32. "" is the
-// planner's choice.
+// ParseKernel reads a choice, such as gemm_tiled/BM=32,BN=32 or
+// gemm_block;splits=2. "" is the planner's choice.
 func ParseKernel(text string) (Kernel, error) {
-	k := Kernel{Name: text, text: text}
+	k := Kernel{text: text}
 	if text == "" {
 		return k, nil
 	}
-	params := ""
-	if i := strings.LastIndex(text, "/"); i >= 0 && strings.Contains(text[i:], "=") {
-		k.Name, params = text[:i], text[i+1:]
-	}
 	var err error
-	if k.Params, err = wgsl.ParseParams(params); err != nil {
+	if k.Choice, err = gemm.ParseChoice(text); err != nil {
 		return k, err
 	}
-	_, err = wgsl.Specialize(k.Name, k.Params)
+	_, err = wgsl.Specialize(k.Choice.Kernel, k.Choice.Params)
 	return k, err
 }
 
@@ -51,6 +45,10 @@ var forms = []string{
 	"gemm_tiled/BM=6,BN=15,BK=7,TM=2,TN=5,UNROLL=true",
 	"gemm_tiled/BM=32,BN=64,BK=8,TM=4,TN=8,UNROLL=true",
 	"gemm_tiled/BM=8,BN=8,BK=8,TM=2,TN=4,NATIVE_F16=true",
+	"gemm_block/BM=32,BN=32,BK=4,TM=4,TN=4;splits=3;pack",
+	"gemm_block/BM=32,BN=16,BK=4,TM=4,TN=4;transposed",
+	"gemm_skinny/BM=4,LANES_N=4,LANES_K=2,UNROLL=false;splits=2;transposed",
+	"gemm_direct/TM=4,TN=4,LANES_N=2;splits=2",
 }
 
 // EveryKernel is the planner's choice, each kernel at its defaults and the

@@ -88,7 +88,7 @@ func problems(ps []Problem) []Case {
 }
 
 func (p Problem) run(ctx context.Context, r *Runner, k Kernel) (Result, error) {
-	if k.Params["NATIVE_F16"] != 0 && p.In != gemm.F16 {
+	if k.Choice.Params["NATIVE_F16"] != 0 && p.In != gemm.F16 {
 		return Result{Skipped: "a variant of binary16"}, nil
 	}
 	switch [2]gemm.DType{p.In, p.Out} {
