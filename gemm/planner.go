@@ -70,14 +70,17 @@ func ParseChoice(text string) (Choice, error) {
 	return c, nil
 }
 
-// makePlan picks a variant and a grid. It needs no device, only what describes
-// one.
-func makePlan(p problem, o options, a gpu.Adapter) (Plan, error) {
+// makePlan picks a variant and a grid: what was asked for, or measured, or the
+// planner's own choice. It needs no device, only what describes one.
+func makePlan(p problem, t Tuning, o options, a gpu.Adapter) (Plan, error) {
 	switch {
 	case o.choice.Kernel != "" && p.Acc != AccF32:
 		return Plan{}, &wgsl.ParamError{Kernel: o.choice.Kernel, Reason: "has an accumulator of its own: want no other, or no kernel"}
 	case o.choice.Kernel != "":
 		return planAs(p, o.choice, a)
+	}
+	if plan, ok := t.plan(p, o, a); ok {
+		return plan, nil
 	}
 	var plan Plan
 	var err error
@@ -114,7 +117,7 @@ func planAs(p problem, c Choice, a gpu.Adapter) (Plan, error) {
 		return Plan{}, err
 	}
 	if plan.Splits == 1 {
-		return plan, nil
+		return plan, plan.addScratch(q, a)
 	}
 	bk, ok := plan.Variant.Const("BK")
 	if _, cuts := plan.Variant.Const("CUTS_K"); !ok || !cuts {
@@ -129,8 +132,10 @@ func planAs(p problem, c Choice, a gpu.Adapter) (Plan, error) {
 		}
 	}
 	plan.Grid[2] *= uint32(plan.Splits)
-	plan.Reduce, err = plan.addPass("passes/gemm_reduce", nil, q, a)
-	return plan, err
+	if plan.Reduce, err = plan.addPass("passes/gemm_reduce", nil, q, a); err != nil {
+		return Plan{}, err
+	}
+	return plan, plan.addScratch(q, a)
 }
 
 // addPacking adds the passes that pack A and B, where that changes them, and
