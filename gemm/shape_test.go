@@ -30,8 +30,12 @@ func TestPlanForIsTheEnginesPlan(t *testing.T) {
 	e := New(dev)
 	defer e.Close()
 	for _, s := range []Shape{
-		square(64), square(1000), {M: 1, N: 300, K: 500, Alpha: 1}, {M: 65, N: 3, K: 4096, Batch: 2, Alpha: 1},
-		{M: 40, N: 30, K: 20, TransA: true, Alpha: 2, Beta: 3}, {M: 40, N: 30, K: 20, TransB: true, Alpha: 1, Act: GELU}, {M: 5, N: 6, K: 0, Alpha: 1},
+		square(64), square(1000),
+		{M: 1, N: 300, K: 500, Alpha: 1},
+		{M: 65, N: 3, K: 4096, Batch: 2, Alpha: 1},
+		{M: 40, N: 30, K: 20, TransA: true, Alpha: 2, Beta: 3},
+		{M: 40, N: 30, K: 20, TransB: true, Alpha: 1, Act: GELU},
+		{M: 5, N: 6, K: 0, Alpha: 1},
 	} {
 		matrix := func(rows, cols int, transposed bool) *DeviceMatrix {
 			if transposed {
