@@ -1,6 +1,8 @@
 package gemm
 
 import (
+	"math"
+
 	gpu "github.com/wgemm/wgemm/runtime"
 	"github.com/wgemm/wgemm/wgsl"
 )
@@ -30,24 +32,40 @@ func Candidates(s Shape, a gpu.Adapter) ([]Choice, error) {
 			list = append(list, c)
 		}
 	}
-	for _, c := range list { // list is not extended by what is appended in the loop
-		for _, splits := range []int{1, 2, 4, 8, 16} {
-			c.Splits = splits
-			list = append(list, c)
-		}
-	}
 	var fit []Choice
 	seen := map[string]bool{}
-	for _, c := range list {
+	add := func(c Choice, mostWorkgroups int) {
 		plan, err := planAs(p, c, a)
+		if err != nil || int(plan.Grid[0])*int(plan.Grid[1])*int(plan.Grid[2]) > mostWorkgroups {
+			return
+		}
 		// As planned: parts of K that are none, and packing of nothing, are gone.
-		if name := plan.Choice.String(); err == nil && !seen[name] {
+		if name := plan.Choice.String(); !seen[name] {
 			seen[name] = true
 			fit = append(fit, plan.Choice)
 		}
 	}
+	for _, c := range list {
+		add(c, math.MaxInt)
+	}
+	for _, c := range list {
+		for _, splits := range []int{1, 2, 4, 8, 16, taken.Splits / 2, taken.Splits * 2} {
+			if splits < 1 || splits > 1 && p.K/splits < shortestPart {
+				continue
+			}
+			c.Splits = splits
+			most := math.MaxInt
+			if splits > 1 {
+				most = 8 * enoughWorkgroups // more than these need no parts
+			}
+			add(c, most)
+		}
+	}
 	return fit, nil
 }
+
+// shortestPart of K is worth a pass that adds parts up.
+const shortestPart = 64
 
 func around(neighbours []wgsl.Params, kernel string) []Choice {
 	var list []Choice

@@ -302,6 +302,7 @@ func (r planReport) text(w io.Writer) error {
 	}
 	fmt.Fprintf(&out, "  choice      %s%s\n", r.Choice, tuned)
 	fmt.Fprintf(&out, "  since       %s\n", r.Why)
+	fmt.Fprintf(&out, "  variant     %s\n", r.Variant)
 	passes := make([]string, len(r.Passes))
 	for i, name := range r.Passes {
 		passes[i], _, _ = strings.Cut(strings.TrimPrefix(name, "passes/"), "/")
