@@ -188,7 +188,7 @@ func runTune(ctx context.Context, o *tuneOptions) error {
 		case c.Seconds > 0:
 			c.Class = class.String()
 			r.Classes = append(r.Classes, c)
-			o.phases.line(fmt.Sprintf("%s: %s, %s, of %d of %d measured", s, c.Fastest, threeDigits(c.Seconds), c.Measured, c.Candidates))
+			o.phases.line(fmt.Sprintf("%s: %s by %s, the fastest of %d measured of %d", s, threeDigits(c.Seconds), c.Fastest, c.Measured, c.Candidates))
 			if tuning = tuning.With(gemm.Tuning{class: winner}); c.Fastest == c.Planned {
 				delete(tuning, class)
 			}
