@@ -12,17 +12,15 @@ import (
 // starts a buffer.
 type Shape struct {
 	M, N, K        int
-	Batch          int        // 0 as well as 1 stand for one product
-	In, Out        DType      // of A, B and the bias, and of C
-	TransA, TransB bool       // A is stored K x M, B is stored N x K
-	Alpha, Beta    float32    // as WithAlpha and WithBeta take them
-	Bias           bool       // a row of N elements is added
-	Act            Activation // applied last
+	Batch          int   // 0 as well as 1 stand for one product
+	In, Out        DType // of A, B and the bias, and of C
+	TransA, TransB bool  // A is stored K x M, B is stored N x K
+	Bias           bool  // a row of N elements is added
 }
 
 // problem is the shape as the planner takes it, checked as Multiply checks its
 // operands.
-func (s Shape) problem() (problem, error) {
+func (s Shape) problem(o options) (problem, error) {
 	dense := func(rows, cols int, transposed bool) layout {
 		l := layout{rows: rows, cols: cols, batches: max(s.Batch, 1)}
 		if transposed {
@@ -41,24 +39,22 @@ func (s Shape) problem() (problem, error) {
 	}
 	p := problem{
 		M: s.M, N: s.N, K: s.K, Batch: lc.batches, In: s.In, Out: s.Out,
-		Alpha: s.Alpha, Beta: s.Beta, Bias: s.Bias, Act: s.Act,
+		Alpha: o.alpha, Beta: o.beta, Bias: s.Bias, Act: o.act, Acc: o.acc,
 		a: la.access(), b: lb.access(), c: lc.access(),
 	}
 	return p, p.checkTypes()
 }
 
 // PlanFor tells how an engine on a device with an adapter's limits would compute a
-// product, without a device. Of the options those count that choose: WithChoice,
-// WithKernel and WithAccumulator; the others are in the shape. t may be nil. It
-// returns what Engine.Plan returns, and a *LimitError for a matrix that the device
-// cannot hold.
+// product, without a device. The options are those of Multiply but WithBias, in
+// whose place is Shape.Bias; t may be nil. It returns the errors of Engine.Plan,
+// and a *LimitError for a matrix that the device cannot hold.
 func PlanFor(s Shape, a gpu.Adapter, t Tuning, opts ...Option) (Plan, error) {
-	p, err := s.problem()
+	o := newOptions(opts)
+	p, err := s.problem(o)
 	if err != nil {
 		return Plan{}, err
 	}
-	o := newOptions(opts)
-	p.Acc = o.acc
 	plan := Plan{problem: p}
 	if plan.empty() {
 		return plan, nil
@@ -77,8 +73,8 @@ func PlanFor(s Shape, a gpu.Adapter, t Tuning, opts ...Option) (Plan, error) {
 // Choices are the planner's, the best first: it takes the first that the device
 // can run. PlanFor with WithChoice tells of each why it cannot, or what it takes.
 // It returns a *ShapeError.
-func Choices(s Shape, a gpu.Adapter) ([]Choice, error) {
-	p, err := s.problem()
+func Choices(s Shape, a gpu.Adapter, opts ...Option) ([]Choice, error) {
+	p, err := s.problem(newOptions(opts))
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func adapterOf(kind gpu.AdapterType, more func(*gpu.Limits)) gpu.Adapter {
 	return a
 }
 
-func square(n int) Shape { return Shape{M: n, N: n, K: n, Alpha: 1} }
+func square(n int) Shape { return Shape{M: n, N: n, K: n} }
 
 // PlanFor plans what an engine on such a device plans.
 func TestPlanForIsTheEnginesPlan(t *testing.T) {
@@ -29,13 +29,14 @@ func TestPlanForIsTheEnginesPlan(t *testing.T) {
 	dev := &countingDevice{}
 	e := New(dev)
 	defer e.Close()
+	opts := []Option{WithAlpha(2), WithBeta(3), WithActivation(GELU)}
 	for _, s := range []Shape{
 		square(64), square(1000),
-		{M: 1, N: 300, K: 500, Alpha: 1},
-		{M: 65, N: 3, K: 4096, Batch: 2, Alpha: 1},
-		{M: 40, N: 30, K: 20, TransA: true, Alpha: 2, Beta: 3},
-		{M: 40, N: 30, K: 20, TransB: true, Alpha: 1, Act: GELU},
-		{M: 5, N: 6, K: 0, Alpha: 1},
+		{M: 1, N: 300, K: 500},
+		{M: 65, N: 3, K: 4096, Batch: 2},
+		{M: 40, N: 30, K: 20, TransA: true},
+		{M: 40, N: 30, K: 20, TransB: true, In: F32},
+		{M: 5, N: 6, K: 0},
 	} {
 		matrix := func(rows, cols int, transposed bool) *DeviceMatrix {
 			if transposed {
@@ -51,11 +52,11 @@ func TestPlanForIsTheEnginesPlan(t *testing.T) {
 			return m
 		}
 		a, b, c := matrix(s.M, s.K, s.TransA), matrix(s.K, s.N, s.TransB), matrix(s.M, s.N, false)
-		want, err := e.Plan(c, a, b, WithAlpha(s.Alpha), WithBeta(s.Beta), WithActivation(s.Act))
+		want, err := e.Plan(c, a, b, opts...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := PlanFor(s, dev.Adapter(), nil)
+		got, err := PlanFor(s, dev.Adapter(), nil, opts...)
 		if err != nil || got.problem != want.problem || got.Choice.String() != want.Choice.String() || got.Grid != want.Grid || !slices.Equal(got.Passes(), want.Passes()) {
 			t.Errorf("%+v: planned %s %v, %v, the engine plans %s %v", s, got.Choice, got.Grid, err, want.Choice, want.Grid)
 		}
@@ -73,16 +74,16 @@ func TestPlanForErrors(t *testing.T) {
 		"past 2^32":        {shape: square(1 << 20), as: isA[*ShapeError]},
 		"past an int":      {shape: square(math.MaxInt), as: isA[*ShapeError]},
 		"negative":         {shape: square(-1), as: isA[*ShapeError]},
-		"types":            {shape: Shape{M: 1, N: 1, K: 1, In: F32, Out: F16, Alpha: 1}, as: isA[*ShapeError]},
-		"a bias of bytes":  {shape: Shape{M: 1, N: 1, K: 1, In: I8, Out: I32, Alpha: 1, Bias: true}, as: isA[*ShapeError]},
-		"no activation":    {shape: Shape{M: 1, N: 1, K: 1, Alpha: 1, Act: 99}, as: isA[*ShapeError]},
+		"types":            {shape: Shape{M: 1, N: 1, K: 1, In: F32, Out: F16}, as: isA[*ShapeError]},
+		"a bias of bytes":  {shape: Shape{M: 1, N: 1, K: 1, In: I8, Out: I32, Bias: true}, as: isA[*ShapeError]},
+		"no activation":    {shape: square(1), opts: []Option{WithActivation(99)}, as: isA[*ShapeError]},
 		"over the binding": {shape: square(1 << 13), as: isA[*LimitError]},
 		"no such kernel":   {shape: square(8), opts: []Option{WithChoice(Choice{Kernel: "fast"})}, as: isA[*wgsl.ParamError]},
 		"over workgroup memory": {shape: square(256), opts: []Option{WithChoice(Choice{
 			Kernel: "gemm_block", Params: wgsl.Params{"BM": 128, "BN": 128, "BK": 32, "TM": 8, "TN": 8},
 		})}, as: isA[*LimitError]},
 		"scratch over the binding": {
-			shape: Shape{M: 5000, N: 5000, K: 1024, Alpha: 1},
+			shape: Shape{M: 5000, N: 5000, K: 1024},
 			opts:  []Option{WithChoice(Choice{Kernel: "gemm_block", Splits: 8})}, as: isA[*LimitError],
 		},
 	} {
@@ -90,7 +91,7 @@ func TestPlanForErrors(t *testing.T) {
 			t.Errorf("%s: planned %s, %v", name, p.Choice, err)
 		}
 	}
-	if p, err := PlanFor(Shape{M: 0, N: 4, K: 4, Alpha: 1}, a, nil); err != nil || p.Variant != nil {
+	if p, err := PlanFor(Shape{M: 0, N: 4, K: 4}, a, nil); err != nil || p.Variant != nil {
 		t.Errorf("nothing to compute: %s, %v", p.Name(), err)
 	}
 }
@@ -104,7 +105,7 @@ func TestPlanNumbers(t *testing.T) {
 	t.Parallel()
 	a := adapterOf(gpu.DiscreteGPU, func(l *gpu.Limits) { l.MaxComputeWorkgroupStorageSize = 48 << 10 })
 	c := Choice{Kernel: "gemm_block", Splits: 2, Pack: true}
-	p, err := PlanFor(Shape{M: 100, N: 200, K: 300, Beta: 1, Alpha: 1, TransB: true}, a, nil, WithChoice(c))
+	p, err := PlanFor(Shape{M: 100, N: 200, K: 300, TransB: true}, a, nil, WithChoice(c), WithBeta(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func TestPlanNumbers(t *testing.T) {
 func TestPlanWithoutScratch(t *testing.T) {
 	t.Parallel()
 	a := adapterOf(gpu.DiscreteGPU, func(l *gpu.Limits) { l.MaxStorageBufferBindingSize = 40 << 20 })
-	s := Shape{M: 4096, N: 4096, K: 4096, In: F16, Out: F16, Alpha: 1} // 32 MiB each, 64 MiB packed
+	s := Shape{M: 4096, N: 4096, K: 4096, In: F16, Out: F16} // 32 MiB each, 64 MiB packed
 	p, err := PlanFor(s, a, nil)
 	if err != nil || p.Pack {
 		t.Errorf("planned %s, %v", p.Choice, err)
@@ -147,7 +148,7 @@ func TestPlanWithoutScratch(t *testing.T) {
 // Planning again specializes nothing. Not parallel: the cache is the process's.
 func TestPlanSpecializesOnce(t *testing.T) {
 	a := adapterOf(gpu.DiscreteGPU, nil)
-	s := Shape{M: 1234, N: 1234, K: 77, Alpha: 1, Act: SiLU}
+	s := Shape{M: 1234, N: 1234, K: 77}
 	first, err := PlanFor(s, a, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +165,7 @@ func BenchmarkPlan(b *testing.B) {
 	for name, kind := range map[string]gpu.AdapterType{"GPU": gpu.DiscreteGPU, "software": gpu.Software} {
 		b.Run(name, func(b *testing.B) {
 			a := adapterOf(kind, nil)
-			s := Shape{M: 4096, N: 4096, K: 4096, Alpha: 1, TransB: true} // packed on a GPU
+			s := Shape{M: 4096, N: 4096, K: 4096, TransB: true} // packed on a GPU
 			for b.Loop() {
 				if _, err := PlanFor(s, a, nil); err != nil {
 					b.Fatal(err)
@@ -180,7 +181,7 @@ func BenchmarkPlan(b *testing.B) {
 func TestCandidates(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []gpu.AdapterType{gpu.DiscreteGPU, gpu.Software} {
-		for _, s := range []Shape{square(512), {M: 1, N: 512, K: 512, Alpha: 1}, {M: 33, N: 65, K: 7, In: I8, Out: I32, Alpha: 1}, {M: 8, N: 8, K: 8, In: F16, Out: F16, Alpha: 1}} {
+		for _, s := range []Shape{square(512), {M: 1, N: 512, K: 512}, {M: 33, N: 65, K: 7, In: I8, Out: I32}, {M: 8, N: 8, K: 8, In: F16, Out: F16}} {
 			a := adapterOf(kind, nil)
 			list, err := Candidates(s, a)
 			if err != nil || len(list) < 3 {

@@ -28,7 +28,7 @@ func (p problem) class() Class {
 // ClassOf is the class of a shape. It returns a *ShapeError for one that Multiply
 // would not take.
 func ClassOf(s Shape) (Class, error) {
-	p, err := s.problem()
+	p, err := s.problem(newOptions(nil))
 	return p.class(), err
 }
 

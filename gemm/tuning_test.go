@@ -13,14 +13,14 @@ func TestClass(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]Shape{
 		"1x1x1x1 f32 f32 strided strided":             square(1),
-		"1x512x1024x1024 f32 f32 rows4 rows4":         {M: 512, N: 1000, K: 1024, Alpha: 1},
-		"1x1024x1024x1024 f32 f32 rows rows":          {M: 513, N: 999, K: 1001, Alpha: 1},
-		"4x64x64x64 f16 f32 columns4 rows4":           {M: 64, N: 60, K: 60, Batch: 3, In: F16, TransA: true, Alpha: 1},
-		"1x16x16384x4096 i8 i32 rows4 columns4":       {M: 9, N: 11008, K: 4096, In: I8, Out: I32, TransB: true, Alpha: 1},
-		"1x2x2147483648x1 bf16 bf16 columns rows":     {M: 2, N: 1<<30 + 1, K: 1, In: BF16, Out: BF16, TransB: true, Alpha: 1},
-		"1x1024x1024x1024 bf16 f32 columns4 columns4": {M: 1024, N: 1024, K: 1024, In: BF16, TransA: true, TransB: true, Alpha: 2, Beta: 1},
-		"1x1024x1024x1024 bf16 f32 rows4 rows4":       {M: 1024, N: 1024, K: 1024, In: BF16, Alpha: 1, Bias: true, Act: GELU},
-		"8192x1x1x1 f32 f32 strided strided":          {M: 1, N: 1, K: 1, Batch: 5000, Alpha: 1},
+		"1x512x1024x1024 f32 f32 rows4 rows4":         {M: 512, N: 1000, K: 1024},
+		"1x1024x1024x1024 f32 f32 rows rows":          {M: 513, N: 999, K: 1001},
+		"4x64x64x64 f16 f32 columns4 rows4":           {M: 64, N: 60, K: 60, Batch: 3, In: F16, TransA: true},
+		"1x16x16384x4096 i8 i32 rows4 columns4":       {M: 9, N: 11008, K: 4096, In: I8, Out: I32, TransB: true},
+		"1x2x2147483648x1 bf16 bf16 columns rows":     {M: 2, N: 1<<30 + 1, K: 1, In: BF16, Out: BF16, TransB: true},
+		"1x1024x1024x1024 bf16 f32 columns4 columns4": {M: 1024, N: 1024, K: 1024, In: BF16, TransA: true, TransB: true},
+		"1x1024x1024x1024 bf16 f32 rows4 rows4":       {M: 1024, N: 1024, K: 1024, In: BF16, Bias: true},
+		"8192x1x1x1 f32 f32 strided strided":          {M: 1, N: 1, K: 1, Batch: 5000},
 	} {
 		got, err := ClassOf(s)
 		if err != nil || got.String() != want {
@@ -88,7 +88,7 @@ func TestTunedPlan(t *testing.T) {
 	}{
 		{name: "measured", shape: s, tuned: measured, want: measured.String(), taken: true},
 		{name: "same class", shape: square(200), tuned: measured, want: measured.String(), taken: true},
-		{name: "with beta", shape: Shape{M: 256, N: 256, K: 256, Alpha: 2, Beta: 1, Bias: true}, tuned: measured, want: measured.String(), taken: true},
+		{name: "with beta", shape: Shape{M: 256, N: 256, K: 256, Bias: true}, tuned: measured, opts: []Option{WithAlpha(2), WithBeta(1)}, want: measured.String(), taken: true},
 		{name: "over the limits", shape: s, tuned: Choice{Kernel: "gemm_tiled", Params: wgsl.Params{"BM": 128, "BN": 128, "TM": 1, "TN": 1}}, want: planned.Choice.String()},
 		{name: "no such kernel", shape: s, tuned: Choice{Kernel: "gemm_gone"}, want: planned.Choice.String()},
 		{name: "asked for", shape: s, tuned: measured, opts: []Option{WithChoice(Choice{Kernel: "gemm_naive"})}, want: "gemm_naive"},

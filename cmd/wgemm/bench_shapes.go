@@ -224,5 +224,5 @@ func (o operandFlags) elements() (elementType, error) {
 
 // of is a shape with these operands, as the planner takes it.
 func (o operandFlags) of(s shape, el elementType) gemm.Shape {
-	return gemm.Shape{M: s.M, N: s.N, K: s.K, Batch: s.Batch, In: el.in, Out: el.out, TransA: o.transA, TransB: o.transB, Alpha: 1}
+	return gemm.Shape{M: s.M, N: s.N, K: s.K, Batch: s.Batch, In: el.in, Out: el.out, TransA: o.transA, TransB: o.transB}
 }

@@ -75,7 +75,7 @@ is known; otherwise the intensity alone.`,
 	return cmd
 }
 
-// shape reads the arguments and flags.
+// shape reads the arguments, and the flags of the operands.
 func (o *planOptions) shape() (gemm.Shape, error) {
 	el, err := o.operands.elements()
 	if err != nil {
@@ -99,10 +99,7 @@ func (o *planOptions) shape() (gemm.Shape, error) {
 		el.out = out
 	}
 	g := o.operands.of(s, el)
-	g.Alpha, g.Beta, g.Bias = o.alpha, o.beta, o.bias
-	if g.Act, err = gemm.ParseActivation(o.act); err != nil {
-		return g, usagef("--act %q: want one of %s", o.act, strings.Join(gemm.Activations(), ", "))
-	}
+	g.Bias = o.bias
 	return g, nil
 }
 
@@ -183,7 +180,12 @@ func runPlan(ctx context.Context, o *planOptions) error {
 	if err != nil {
 		return err
 	}
-	var opts []gemm.Option
+	act, err := gemm.ParseActivation(o.act)
+	if err != nil {
+		return usagef("--act %q: want one of %s", o.act, strings.Join(gemm.Activations(), ", "))
+	}
+	opts := []gemm.Option{gemm.WithAlpha(o.alpha), gemm.WithBeta(o.beta), gemm.WithActivation(act)}
+	asked := opts
 	if o.choice != "" {
 		c, err := gemm.ParseChoice(o.choice)
 		if err != nil {
@@ -192,7 +194,7 @@ func runPlan(ctx context.Context, o *planOptions) error {
 		if c.Why = "asked for"; c.Kernel == "" {
 			return usagef("--choice %q: no kernel", o.choice)
 		}
-		opts = append(opts, gemm.WithChoice(c))
+		asked = append(asked, gemm.WithChoice(c))
 	}
 	a, err := o.adapter(ctx)
 	if err != nil {
@@ -200,11 +202,11 @@ func runPlan(ctx context.Context, o *planOptions) error {
 	}
 	tuning, note := o.tuning.load(a)
 	o.phases.note(note)
-	p, err := gemm.PlanFor(s, a, tuning, opts...)
+	p, err := gemm.PlanFor(s, a, tuning, asked...)
 	if err != nil {
 		return usageError{err}
 	}
-	r, err := newPlanReport(s, p, a)
+	r, err := newPlanReport(s, p, a, opts)
 	if err != nil {
 		return err
 	}
@@ -214,7 +216,8 @@ func runPlan(ctx context.Context, o *planOptions) error {
 	return r.text(o.stdout)
 }
 
-func newPlanReport(s gemm.Shape, p gemm.Plan, a gpu.Adapter) (planReport, error) {
+// newPlanReport tells of a plan, and of what else there was with these options.
+func newPlanReport(s gemm.Shape, p gemm.Plan, a gpu.Adapter, opts []gemm.Option) (planReport, error) {
 	bm, _ := p.Variant.Const("BM")
 	bn, _ := p.Variant.Const("BN")
 	r := planReport{
@@ -235,12 +238,12 @@ func newPlanReport(s gemm.Shape, p gemm.Plan, a gpu.Adapter) (planReport, error)
 		b.Seconds, b.GFLOPS = r.Flops/most, most/1e9
 		r.Bound = &b
 	}
-	list, err := gemm.Choices(s, a)
+	list, err := gemm.Choices(s, a, opts...)
 	if err != nil {
 		return r, err
 	}
 	for _, c := range list {
-		other, err := gemm.PlanFor(s, a, nil, gemm.WithChoice(c))
+		other, err := gemm.PlanFor(s, a, nil, append(opts[:len(opts):len(opts)], gemm.WithChoice(c))...)
 		if err == nil && other.Choice.String() == r.Choice {
 			continue
 		}
