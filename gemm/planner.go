@@ -2,7 +2,6 @@ package gemm
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,23 +24,35 @@ type Choice struct {
 // String is the choice as WithChoice takes it: the kernel, its tunables and what
 // else is not as usual, "gemm_block/BM=64,BN=64;splits=4;transposed;pack".
 func (c Choice) String() string {
-	var s strings.Builder
-	s.WriteString(c.Kernel)
-	separator := "/"
-	for _, name := range slices.Sorted(maps.Keys(c.Params)) {
-		s.WriteString(separator + name + "=" + strconv.FormatUint(uint64(c.Params[name]), 10))
-		separator = ","
-	}
+	s := c.appendVariant(make([]byte, 0, 96))
 	if c.Splits > 1 {
-		s.WriteString(";splits=" + strconv.Itoa(c.Splits))
+		s = strconv.AppendInt(append(s, ";splits="...), int64(c.Splits), 10)
 	}
 	if c.Transposed {
-		s.WriteString(";transposed")
+		s = append(s, ";transposed"...)
 	}
 	if c.Pack {
-		s.WriteString(";pack")
+		s = append(s, ";pack"...)
 	}
-	return s.String()
+	return string(s)
+}
+
+// appendVariant appends the kernel and its tunables. It is part of planning, and
+// so makes nothing for the garbage collector.
+func (c Choice) appendVariant(s []byte) []byte {
+	s = append(s, c.Kernel...)
+	names := make([]string, 0, 12)
+	for name := range c.Params {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	separator := byte('/')
+	for _, name := range names {
+		s = append(append(append(s, separator), name...), '=')
+		s = strconv.AppendUint(s, uint64(c.Params[name]), 10)
+		separator = ','
+	}
+	return s
 }
 
 // ParseChoice reads what String writes. It returns a *wgsl.ParamError.
@@ -397,11 +408,11 @@ type variantCache struct {
 }
 
 type variantKey struct {
-	kernel, params string
-	in, out        DType
-	bias           bool
-	act            Activation
-	a, b, c        access
+	variant string // as Choice names it
+	in, out DType
+	bias    bool
+	act     Activation
+	a, b, c access
 }
 
 type specialized struct {
@@ -413,7 +424,7 @@ type specialized struct {
 const maxVariants = 256
 
 func (c *variantCache) get(kernel string, params wgsl.Params, p problem) (*wgsl.Variant, gpu.Shader, error) {
-	key := variantKey{kernel, Choice{Params: params}.String(), p.In, p.Out, p.Bias, p.Act, p.a, p.b, p.c}
+	key := variantKey{string(Choice{Kernel: kernel, Params: params}.appendVariant(make([]byte, 0, 96))), p.In, p.Out, p.Bias, p.Act, p.a, p.b, p.c}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s, ok := c.made[key]; ok {
