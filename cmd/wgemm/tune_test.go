@@ -16,6 +16,7 @@ import (
 	gpu "github.com/wgemm/wgemm/runtime"
 	"github.com/wgemm/wgemm/runtime/open"
 	"github.com/wgemm/wgemm/runtime/runtimetest"
+	"github.com/wgemm/wgemm/wgsl"
 )
 
 // Whoever tests has measured something, perhaps: tests of tuning have a cache
@@ -158,7 +159,7 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// Of the operands on a device, a choice that is right may run.
+// A choice may run when its product is right.
 func TestField(t *testing.T) {
 	t.Parallel()
 	dev := runtimetest.Open(t, open.Driver())
@@ -173,18 +174,21 @@ func TestField(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for text, want := range map[string]string{"gemm_naive": "", "gemm_gone": "no such kernel"} {
-		c, err := gemm.ParseChoice(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		timer, err := f.enter(t.Context(), c)
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
+	for _, tt := range []struct {
+		choice gemm.Choice
+		want   string // of the error, "" for none
+	}{
+		{gemm.Choice{Kernel: "gemm_naive"}, ""},
+		{gemm.Choice{Kernel: "gemm_gone"}, "no such kernel"},
+		{gemm.Choice{Kernel: "broken/gemm_tiled", Params: wgsl.Params{"BM": 4, "BN": 4, "BK": 4, "RESET_ACC": 1}}, errDiffers.Error()},
+	} {
+		timer, err := f.enter(t.Context(), tt.choice)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.choice, err, tt.want)
 		}
 		if err == nil {
 			if took, err := timer.Time(); err != nil || took <= 0 {
-				t.Errorf("%s: %v, %v", text, took, err)
+				t.Errorf("%s: %v, %v", tt.choice, took, err)
 			}
 		}
 	}
