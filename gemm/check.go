@@ -123,6 +123,29 @@ func (x Product) Check(c HostMatrix, seed uint64) Report {
 	return r
 }
 
+// CheckSamples is Check for n elements alone: the first, the last, and others drawn
+// at random from seed, of all matrices of the batch.
+func (x Product) CheckSamples(c HostMatrix, n int, seed uint64) Report {
+	l := c.layout()
+	r := Report{Elements: l.batches * l.rows * l.cols, Ratio: math.Inf(-1)}
+	if r.Elements == 0 {
+		r.Ratio = 0
+		return r
+	}
+	rng := rand.New(rand.NewPCG(seed, 2))
+	for sample := range n {
+		place := rng.IntN(r.Elements)
+		switch sample {
+		case 0:
+			place = 0
+		case 1:
+			place = r.Elements - 1
+		}
+		r.merge(x.checkRow(c, place/(l.rows*l.cols), place/l.cols%l.rows, place%l.cols, 1))
+	}
+	return r
+}
+
 // checkRow compares n elements from column from on, in row i of matrix p.
 func (x Product) checkRow(c HostMatrix, p, i, from, n int) Report {
 	k := x.A.layout().cols

@@ -91,3 +91,39 @@ func TestClosedCPU(t *testing.T) {
 		t.Errorf("Multiply after Close: %v", err)
 	}
 }
+
+// Samples find an element that is wrong, if they are enough, in any matrix of a
+// batch; and the first and the last always.
+func TestCheckSamples(t *testing.T) {
+	t.Parallel()
+	a, b := NewBatch[float32](3, 4, 5, nil), NewBatch[float32](3, 5, 6, nil)
+	for i := range a.Data {
+		a.Data[i] = float32(i%7 - 3)
+	}
+	for i := range b.Data {
+		b.Data[i] = float32(i%5 - 2)
+	}
+	c := NewBatch[float32](3, 4, 6, nil)
+	if err := NewCPU().Multiply(t.Context(), c, a, b); err != nil {
+		t.Fatal(err)
+	}
+	x := Product{A: a, B: b, Alpha: 1}
+	if r := x.CheckSamples(c, 100, 1); !r.Right() || r.Checked != 100 || r.Elements != len(c.Data) {
+		t.Errorf("right: %+v", r)
+	}
+	for place := range c.Data {
+		samples := 1000
+		if place == 0 || place == len(c.Data)-1 {
+			samples = 2
+		}
+		c.Data[place]++
+		r := x.CheckSamples(c, samples, 1)
+		if at := r.Batch*24 + r.Row*6 + r.Col; r.Right() || at != place {
+			t.Errorf("element %d is wrong: %+v", place, r)
+		}
+		c.Data[place]--
+	}
+	if r := x.CheckSamples(NewMatrix[float32](0, 6, nil), 10, 1); !r.Right() {
+		t.Errorf("empty: %+v", r)
+	}
+}

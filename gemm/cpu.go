@@ -39,7 +39,7 @@ func (x *cpu) newBuffer(_ string, size int) (gpu.Buffer, error) {
 	return newHostBuffer(asBytes(make([]float32, gpu.Word(size)/4))[:size]), nil
 }
 
-func (*cpu) plan(p problem, o options) (Plan, error) {
+func (*cpu) plan(p problem, _ Tuning, o options) (Plan, error) {
 	if o.choice.Kernel == "" && len(o.choice.Params) == 0 {
 		return Plan{problem: p}, nil
 	}
@@ -47,6 +47,8 @@ func (*cpu) plan(p problem, o options) (Plan, error) {
 		Type:     gpu.Software,
 		Features: []string{"shader-f16"},
 		Limits: gpu.Limits{
+			MaxBufferSize:                     math.MaxUint64,
+			MaxStorageBufferBindingSize:       math.MaxUint64,
 			MaxStorageBuffersPerShaderStage:   math.MaxUint32,
 			MaxComputeWorkgroupStorageSize:    math.MaxUint32,
 			MaxComputeInvocationsPerWorkgroup: math.MaxUint32,
@@ -56,7 +58,7 @@ func (*cpu) plan(p problem, o options) (Plan, error) {
 			MaxComputeWorkgroupsPerDimension:  math.MaxUint32,
 		},
 	}
-	return makePlan(p, o, unlimited)
+	return makePlan(p, nil, o, unlimited)
 }
 
 func (x *cpu) elapsed(ctx context.Context, p Plan, ops operands) (time.Duration, gpu.Clock, error) {

@@ -57,8 +57,8 @@ func (d *device) newBuffer(label string, size int) (gpu.Buffer, error) {
 	return d.dev.NewBuffer(label, size)
 }
 
-func (d *device) plan(p problem, o options) (Plan, error) {
-	return makePlan(p, o, d.dev.Adapter())
+func (d *device) plan(p problem, t Tuning, o options) (Plan, error) {
+	return makePlan(p, t, o, d.dev.Adapter())
 }
 
 func (d *device) run(ctx context.Context, p Plan, x operands) error {

@@ -25,14 +25,15 @@ import (
 // operands of calls that run at the same time must not be written by one of
 // them. The caller closes it.
 type Engine struct {
-	b backend
+	b      backend
+	tuning Tuning
 }
 
 // A backend is where an engine keeps matrices and computes: a WebGPU device,
 // or this process (cpu.go).
 type backend interface {
 	newBuffer(label string, size int) (gpu.Buffer, error)
-	plan(p problem, o options) (Plan, error)
+	plan(p problem, t Tuning, o options) (Plan, error)
 	run(ctx context.Context, p Plan, x operands) error
 	elapsed(ctx context.Context, p Plan, x operands) (time.Duration, gpu.Clock, error)
 	wait(ctx context.Context) error
@@ -47,12 +48,17 @@ type operands struct {
 
 // New returns an engine on dev, which it owns from then on.
 func New(dev gpu.Device) *Engine {
-	return &Engine{&device{dev: dev, pipelines: gpu.NewPipelines(dev, maxPipelines), uniforms: map[string]gpu.Buffer{}, kept: map[string]gpu.Buffer{}}}
+	return &Engine{b: &device{dev: dev, pipelines: gpu.NewPipelines(dev, maxPipelines), uniforms: map[string]gpu.Buffer{}, kept: map[string]gpu.Buffer{}}}
 }
 
 // NewCPU returns an engine that computes in this process. It has the same
 // interface and the same results up to rounding.
-func NewCPU() *Engine { return &Engine{&cpu{}} }
+func NewCPU() *Engine { return &Engine{b: &cpu{}} }
+
+// SetTuning makes the engine compute as was measured, where t says how, and the
+// device can; t is not copied. The CPU path has nothing to choose. It is called
+// before the engine is used, and not at the same time as another method.
+func (e *Engine) SetTuning(t Tuning) { e.tuning = t }
 
 // Close frees the device and all matrices on it. Closing twice is allowed.
 func (e *Engine) Close() error { return e.b.close() }
@@ -151,7 +157,7 @@ func (e *Engine) Plan(c, a, b Operand, opts ...Option) (Plan, error) {
 	if (Plan{problem: p}).empty() {
 		return Plan{problem: p}, nil
 	}
-	return e.b.plan(p, o)
+	return e.b.plan(p, e.tuning, o)
 }
 
 // Run queues a product as planned and returns without waiting. The matrices and

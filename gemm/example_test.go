@@ -6,6 +6,7 @@ import (
 	"log"
 
 	"github.com/wgemm/wgemm/gemm"
+	gpu "github.com/wgemm/wgemm/runtime"
 	"github.com/wgemm/wgemm/runtime/open"
 )
 
@@ -146,4 +147,23 @@ func ExampleNewBatch() {
 	}
 	fmt.Println(c.Data)
 	// Output: [121 243]
+}
+
+// Plan a product for a device that is not here, as it was measured to be best
+// there; engines take the same with SetTuning.
+func ExamplePlanFor() {
+	tuning, err := gemm.ParseTuning("1x1024x1024x1024 f32 f32 rows4 rows4\tgemm_block/BM=64,BN=64,TM=4,TN=4;splits=2\n")
+	if err != nil {
+		log.Fatal(err)
+	}
+	there := gpu.Adapter{Type: gpu.DiscreteGPU, Limits: gpu.DefaultLimits()}
+	p, err := gemm.PlanFor(gemm.Shape{M: 1000, N: 600, K: 800}, there, tuning)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(p.Choice, p.Tuned)
+	fmt.Println(p.Grid, p.Flops(), p.Bytes())
+	// Output:
+	// gemm_block/BM=64,BN=64,TM=4,TN=4;splits=2 true
+	// [10 16 2] 9.6e+08 7.52e+06
 }

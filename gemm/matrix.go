@@ -21,10 +21,12 @@ const (
 	I32               // signed integers of 32 bits, as the C of these
 )
 
-var dtypes = [...]struct {
+type dtype struct {
 	name string
-	size int
-}{F32: {"f32", 4}, F16: {"f16", 2}, BF16: {"bf16", 2}, I8: {"i8", 1}, I32: {"i32", 4}}
+	size int // in bytes
+}
+
+var dtypes = [...]dtype{F32: {"f32", 4}, F16: {"f16", 2}, BF16: {"bf16", 2}, I8: {"i8", 1}, I32: {"i32", 4}}
 
 func (d DType) String() string { return dtypes[d].name }
 

@@ -62,26 +62,11 @@ func newProblem(e *Engine, c, a, b Operand, o options) (problem, error) {
 	case lc.rows != la.rows || lc.cols != lb.cols:
 		return wrong("C", "is %d x %d, want %d x %d for A (%d x %d) and B (%d x %d)",
 			lc.rows, lc.cols, la.rows, lb.cols, la.rows, la.cols, lb.rows, lb.cols)
-	case p.In == I32:
-		return wrong("A", "has elements of i32, want f32, f16, bf16 or i8")
-	case b.DType() != p.In:
+	case p.In != I32 && b.DType() != p.In:
 		return wrong("B", "has elements of %s, want %s as A has", b.DType(), p.In)
-	case p.In == I8 && p.Out != I32:
-		return wrong("C", "has elements of %s, want i32 as A and B have i8", p.Out)
-	case p.In != I8 && p.Out != F32 && p.Out != p.In:
-		want := p.In.String()
-		if p.In != F32 {
-			want += " or f32"
-		}
-		return wrong("C", "has elements of %s, want %s as A and B have %s", p.Out, want, p.In)
-	case p.In == I8 && (o.alpha != 1 || o.beta != 0 || o.bias != nil || o.act != None):
-		return wrong("A", "has elements of i8, whose product has no alpha, beta, bias or activation")
-	case o.acc > AccF32x2:
-		return wrong("the accumulator", "is number %d of %d", o.acc, AccF32x2+1)
-	case p.In == I8 && o.acc != AccF32:
-		return wrong("A", "has elements of i8, whose sums are exact without another accumulator")
-	case int(o.act) >= len(activations):
-		return wrong("the activation", "is number %d of %d", o.act, len(activations))
+	}
+	if err := p.checkTypes(); err != nil {
+		return problem{}, err
 	}
 	for _, x := range args {
 		if n := x.m.layout().batches; x.arg != "C" && n != 1 && n != p.Batch {
@@ -103,6 +88,35 @@ func newProblem(e *Engine, c, a, b Operand, o options) (problem, error) {
 		}
 	}
 	return p, nil
+}
+
+// checkTypes returns an error for types of elements, or options, that do not go
+// together.
+func (p problem) checkTypes() error {
+	wrong := func(arg, format string, args ...any) error {
+		return &ShapeError{arg, fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case p.In == I32:
+		return wrong("A", "has elements of i32, want f32, f16, bf16 or i8")
+	case p.In == I8 && p.Out != I32:
+		return wrong("C", "has elements of %s, want i32 as A and B have i8", p.Out)
+	case p.In != I8 && p.Out != F32 && p.Out != p.In:
+		want := p.In.String()
+		if p.In != F32 {
+			want += " or f32"
+		}
+		return wrong("C", "has elements of %s, want %s as A and B have %s", p.Out, want, p.In)
+	case p.In == I8 && (p.Alpha != 1 || p.Beta != 0 || p.Bias || p.Act != None):
+		return wrong("A", "has elements of i8, whose product has no alpha, beta, bias or activation")
+	case p.Acc > AccF32x2:
+		return wrong("the accumulator", "is number %d of %d", p.Acc, AccF32x2+1)
+	case p.In == I8 && p.Acc != AccF32:
+		return wrong("A", "has elements of i8, whose sums are exact without another accumulator")
+	case int(p.Act) >= len(activations):
+		return wrong("the activation", "is number %d of %d", p.Act, len(activations))
+	}
+	return nil
 }
 
 // checkOperand checks one operand by itself.
@@ -131,6 +145,7 @@ func checkOperand(e *Engine, arg string, m Operand, written bool) error {
 type Plan struct {
 	problem
 	Choice
+	Tuned   bool          // the choice was measured (Tuning), and is not the planner's own
 	Variant *wgsl.Variant // nil where the CPU path computes without one
 	Grid    [3]uint32     // workgroups in x (columns), y (rows) and z (the batch, and the parts of K)
 	Reduce  *wgsl.Variant // the pass that adds the parts of K up; nil for one part
@@ -138,6 +153,7 @@ type Plan struct {
 	depth        int           // of a part of K
 	packA, packB *wgsl.Variant // the passes before the product, or nil
 	shaders      []gpu.Shader  // of all passes in their order
+	scratch      []Buffer      // memory between the passes
 }
 
 // empty reports whether there is nothing to compute.

@@ -2,7 +2,6 @@ package gemm
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,23 +24,35 @@ type Choice struct {
 // String is the choice as WithChoice takes it: the kernel, its tunables and what
 // else is not as usual, "gemm_block/BM=64,BN=64;splits=4;transposed;pack".
 func (c Choice) String() string {
-	var s strings.Builder
-	s.WriteString(c.Kernel)
-	separator := "/"
-	for _, name := range slices.Sorted(maps.Keys(c.Params)) {
-		s.WriteString(separator + name + "=" + strconv.FormatUint(uint64(c.Params[name]), 10))
-		separator = ","
-	}
+	s := c.appendVariant(make([]byte, 0, 96))
 	if c.Splits > 1 {
-		s.WriteString(";splits=" + strconv.Itoa(c.Splits))
+		s = strconv.AppendInt(append(s, ";splits="...), int64(c.Splits), 10)
 	}
 	if c.Transposed {
-		s.WriteString(";transposed")
+		s = append(s, ";transposed"...)
 	}
 	if c.Pack {
-		s.WriteString(";pack")
+		s = append(s, ";pack"...)
 	}
-	return s.String()
+	return string(s)
+}
+
+// appendVariant appends the kernel and its tunables. It is part of planning, and
+// so makes nothing for the garbage collector.
+func (c Choice) appendVariant(s []byte) []byte {
+	s = append(s, c.Kernel...)
+	names := make([]string, 0, 12)
+	for name := range c.Params {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	separator := byte('/')
+	for _, name := range names {
+		s = append(append(append(s, separator), name...), '=')
+		s = strconv.AppendUint(s, uint64(c.Params[name]), 10)
+		separator = ','
+	}
+	return s
 }
 
 // ParseChoice reads what String writes. It returns a *wgsl.ParamError.
@@ -73,14 +84,17 @@ func ParseChoice(text string) (Choice, error) {
 	return c, nil
 }
 
-// makePlan picks a variant and a grid. It needs no device, only what describes
-// one.
-func makePlan(p problem, o options, a gpu.Adapter) (Plan, error) {
+// makePlan picks a variant and a grid: what was asked for, or measured, or the
+// planner's own choice. It needs no device, only what describes one.
+func makePlan(p problem, t Tuning, o options, a gpu.Adapter) (Plan, error) {
 	switch {
 	case o.choice.Kernel != "" && p.Acc != AccF32:
 		return Plan{}, &wgsl.ParamError{Kernel: o.choice.Kernel, Reason: "has an accumulator of its own: want no other, or no kernel"}
 	case o.choice.Kernel != "":
 		return planAs(p, o.choice, a)
+	}
+	if plan, ok := t.plan(p, o, a); ok {
+		return plan, nil
 	}
 	var plan Plan
 	var err error
@@ -117,7 +131,7 @@ func planAs(p problem, c Choice, a gpu.Adapter) (Plan, error) {
 		return Plan{}, err
 	}
 	if plan.Splits == 1 {
-		return plan, nil
+		return plan, plan.addScratch(q, a)
 	}
 	bk, ok := plan.Variant.Const("BK")
 	if _, cuts := plan.Variant.Const("CUTS_K"); !ok || !cuts {
@@ -132,8 +146,10 @@ func planAs(p problem, c Choice, a gpu.Adapter) (Plan, error) {
 		}
 	}
 	plan.Grid[2] *= uint32(plan.Splits)
-	plan.Reduce, err = plan.addPass("passes/gemm_reduce", nil, q, a)
-	return plan, err
+	if plan.Reduce, err = plan.addPass("passes/gemm_reduce", nil, q, a); err != nil {
+		return Plan{}, err
+	}
+	return plan, plan.addScratch(q, a)
 }
 
 // addPacking adds the passes that pack A and B, where that changes them, and
@@ -409,11 +425,11 @@ type variantCache struct {
 }
 
 type variantKey struct {
-	kernel, params string
-	in, out        DType
-	bias           bool
-	act            Activation
-	a, b, c        access
+	variant string // as Choice names it
+	in, out DType
+	bias    bool
+	act     Activation
+	a, b, c access
 }
 
 type specialized struct {
@@ -425,7 +441,7 @@ type specialized struct {
 const maxVariants = 256
 
 func (c *variantCache) get(kernel string, params wgsl.Params, p problem) (*wgsl.Variant, gpu.Shader, error) {
-	key := variantKey{kernel, Choice{Params: params}.String(), p.In, p.Out, p.Bias, p.Act, p.a, p.b, p.c}
+	key := variantKey{string(Choice{Kernel: kernel, Params: params}.appendVariant(make([]byte, 0, 96))), p.In, p.Out, p.Bias, p.Act, p.a, p.b, p.c}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s, ok := c.made[key]; ok {

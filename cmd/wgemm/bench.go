@@ -19,16 +19,16 @@ import (
 )
 
 type benchOptions struct {
-	where                 deviceChoice
-	sizes, shapes, preset string
-	dtype                 string
-	transA, transB        bool
-	kernel, compare       string
-	cold                  bool
-	asJSON, asCSV, asMD   bool
-	plot, roofline        string // files
-	stdout                io.Writer
-	phases                *phases
+	where               deviceChoice
+	tuning              tuningChoice
+	shapes              shapeFlags
+	operands            operandFlags
+	kernel, compare     string
+	cold                bool
+	asJSON, asCSV, asMD bool
+	plot, roofline      string // files
+	stdout              io.Writer
+	phases              *phases
 }
 
 func newBenchCmd() *cobra.Command {
@@ -63,12 +63,8 @@ A product that does not fit the device is left out, with a note.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.sizes, "sizes", "", "sizes n of n x n matrices: a list, or from:to:xFACTOR (without any: "+defaultSizes+")")
-	f.StringVar(&o.shapes, "shapes", "", "shapes N, MxNxK or BATCHxMxNxK, a list")
-	f.StringVar(&o.preset, "preset", "", "a set of shapes: "+strings.Join(presetNames(), ", ")+" (llm: the linear layers of a transformer of 7 billion parameters)")
-	f.StringVar(&o.dtype, "dtype", "f32", "elements of A, B and C: "+strings.Join(benchDTypeNames(), ", ")+" (with a C of i32)")
-	f.BoolVar(&o.transA, "trans-a", false, "A is stored transposed, k x m")
-	f.BoolVar(&o.transB, "trans-b", false, "B is stored transposed, n x k")
+	o.shapes.flags(cmd)
+	o.operands.flags(cmd)
 	f.StringVar(&o.compare, "compare", "naive,tiled,auto", "what to measure, a list: auto (the planner's choice), cpu, a kernel with or without gemm_, a variant; ratios are to the first")
 	f.StringVar(&o.kernel, "kernel", "", "measure this kernel or variant alone")
 	f.BoolVar(&o.cold, "cold", false, fmt.Sprintf("turn through operands of %d MiB, more than caches hold; by default they are warm", coldBytes>>20))
@@ -78,10 +74,9 @@ A product that does not fit the device is left out, with a note.`,
 	f.StringVar(&o.plot, "plot", "", "draw GFLOP/s over n, for n x n matrices, into this .svg or .png")
 	f.StringVar(&o.roofline, "roofline", "", "draw the products below the roof into this .svg or .png")
 	o.where.flags(cmd)
+	o.tuning.flags(cmd)
 	cmd.MarkFlagsMutuallyExclusive("json", "csv", "markdown")
 	cmd.MarkFlagsMutuallyExclusive("kernel", "compare")
-	complete(cmd, "preset", presetNames()...)
-	complete(cmd, "dtype", benchDTypeNames()...)
 	return cmd
 }
 
@@ -103,6 +98,7 @@ type benchPoint struct {
 	TransB   bool    `json:"trans_b"`
 	Series   string  `json:"series"`
 	Variant  string  `json:"variant"`
+	Tuned    bool    `json:"tuned"` // the variant is what wgemm tune measured as the fastest
 	GFLOPS   float64 `json:"gflops"`
 	Ratio    float64 `json:"ratio"`   // to the first series
 	OfRoof   float64 `json:"of_roof"` // 0 on the CPU path
@@ -116,7 +112,7 @@ type benchPoint struct {
 }
 
 func runBench(ctx context.Context, o *benchOptions) error {
-	shapes, err := o.allShapes()
+	shapes, err := o.shapes.all()
 	if err != nil {
 		return err
 	}
@@ -124,9 +120,9 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	if err != nil {
 		return err
 	}
-	elements, ok := benchDTypes[o.dtype]
-	if !ok {
-		return usagef("--dtype %q: want one of %s", o.dtype, strings.Join(benchDTypeNames(), ", "))
+	elements, err := o.operands.elements()
+	if err != nil {
+		return err
 	}
 	if err := o.checkCharts(shapes); err != nil {
 		return err
@@ -141,6 +137,7 @@ func runBench(ctx context.Context, o *benchOptions) error {
 		return usagef("--roofline: nothing is measured on a device: the CPU path has no roof")
 	}
 	o.phases.note(where.note)
+	o.phases.note(o.tuning.use(engine, where))
 	cpu := gemm.NewCPU()
 	defer cpu.Close()
 	r := benchReport{Device: where.Device, Date: time.Now().UTC().Format(time.DateOnly), Cold: o.cold}
@@ -344,7 +341,7 @@ func (o *benchOptions) measure(ctx context.Context, s shape, el elementType, lis
 		}
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
-	a, b := el.random(rng, s.Batch, s.M, s.K, o.transA), el.random(rng, s.Batch, s.K, s.N, o.transB)
+	a, b := el.random(rng, s.Batch, s.M, s.K, o.operands.transA), el.random(rng, s.Batch, s.K, s.N, o.operands.transB)
 	uploaded := map[*gemm.Engine]*uploads{}
 	plans, works := make([]gemm.Plan, len(list)), make([]bench.Work, len(list))
 	for i, x := range list {
@@ -403,8 +400,8 @@ func (o *benchOptions) measure(ctx context.Context, s shape, el elementType, lis
 		}
 		m := times[i]
 		points = append(points, benchPoint{
-			shape: s, DType: o.dtype, TransA: o.transA, TransB: o.transB,
-			Series: x.name, Variant: plans[i].Name(),
+			shape: s, DType: o.operands.dtype, TransA: o.operands.transA, TransB: o.operands.transB,
+			Series: x.name, Variant: plans[i].Name(), Tuned: plans[i].Tuned,
 			GFLOPS: m.GFLOPS(plans[i]), Ratio: times[0].Median.Seconds() / m.Median.Seconds(),
 			Median: m.Median.Seconds(), Least: m.Least.Seconds(), Most: m.Most.Seconds(), Repeats: m.Repeats,
 			Upload: uploaded[e].upload.Seconds(), ReadBack: readBack.Seconds(), Error: check.Ratio,

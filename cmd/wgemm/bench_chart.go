@@ -49,7 +49,7 @@ func (o *benchOptions) charts(r benchReport, list []series) error {
 		return nil
 	}
 	onDevice := slices.DeleteFunc(slices.Clone(list), func(s series) bool { return s.name == cpuName })
-	el := benchDTypes[o.dtype]
+	el := benchDTypes[o.operands.dtype]
 	return draw(o.roofline, func(w io.Writer) error {
 		return chart.Roofline(w, format(o.roofline), title, r.Roof.BytesPerSecond/1e9, r.Roof.FLOPS/1e9,
 			r.lines(onDevice, func(p benchPoint) float64 { return p.flops() / p.bytes(el) }))

@@ -6,6 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wgemm/wgemm/gemm"
 )
 
 // A shape is that of a product of M x K by K x N matrices, for a batch of them.
@@ -153,8 +157,19 @@ func llm() []shape {
 	return shapes
 }
 
-// allShapes are those that the flags name.
-func (o *benchOptions) allShapes() ([]shape, error) {
+// shapeFlags are the flags that name shapes.
+type shapeFlags struct{ sizes, shapes, preset string }
+
+func (o *shapeFlags) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.sizes, "sizes", "", "sizes n of n x n matrices: a list, or from:to:xFACTOR (without any: "+defaultSizes+")")
+	f.StringVar(&o.shapes, "shapes", "", "shapes N, MxNxK or BATCHxMxNxK, a list")
+	f.StringVar(&o.preset, "preset", "", "a set of shapes: "+strings.Join(presetNames(), ", ")+" (llm: the linear layers of a transformer of 7 billion parameters)")
+	complete(cmd, "preset", presetNames()...)
+}
+
+// all are the shapes that the flags name.
+func (o shapeFlags) all() ([]shape, error) {
 	if o.sizes == "" && o.shapes == "" && o.preset == "" {
 		return parseSizes(defaultSizes)
 	}
@@ -184,3 +199,30 @@ func (o *benchOptions) allShapes() ([]shape, error) {
 }
 
 const defaultSizes = "128:1024:x2"
+
+// operandFlags are the flags that name the elements and how A and B are stored.
+type operandFlags struct {
+	dtype          string
+	transA, transB bool
+}
+
+func (o *operandFlags) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.dtype, "dtype", "f32", "elements of A, B and C: "+strings.Join(benchDTypeNames(), ", ")+" (with a C of i32)")
+	f.BoolVar(&o.transA, "trans-a", false, "A is stored transposed, k x m")
+	f.BoolVar(&o.transB, "trans-b", false, "B is stored transposed, n x k")
+	complete(cmd, "dtype", benchDTypeNames()...)
+}
+
+func (o operandFlags) elements() (elementType, error) {
+	el, ok := benchDTypes[o.dtype]
+	if !ok {
+		return el, usagef("--dtype %q: want one of %s", o.dtype, strings.Join(benchDTypeNames(), ", "))
+	}
+	return el, nil
+}
+
+// of is a shape with these operands, as the planner takes it.
+func (o operandFlags) of(s shape, el elementType) gemm.Shape {
+	return gemm.Shape{M: s.M, N: s.N, K: s.K, Batch: s.Batch, In: el.in, Out: el.out, TransA: o.transA, TransB: o.transB}
+}

@@ -18,14 +18,21 @@ func (r benchReport) rows() [][]string {
 		if p.OfRoof > 0 {
 			ofRoof = fmt.Sprintf("%.3g %%", 100*p.OfRoof)
 		}
+		variant := p.Variant
+		if p.Tuned {
+			variant += tunedMark
+		}
 		rows = append(rows, []string{
 			p.shape.String(), p.Series, fmt.Sprintf("%.3g", p.GFLOPS), fmt.Sprintf("%.2f", p.Ratio), ofRoof,
 			threeDigits(p.Median), fmt.Sprintf("%.0f %%", 100*(p.Most-p.Least)/p.Median),
-			threeDigits(p.Upload), threeDigits(p.ReadBack), p.Variant,
+			threeDigits(p.Upload), threeDigits(p.ReadBack), variant,
 		})
 	}
 	return rows
 }
+
+// tunedMark stands behind a variant that wgemm tune chose.
+const tunedMark = " (tuned)"
 
 // threeDigits is a duration to three digits.
 func threeDigits(seconds float64) string {
@@ -87,7 +94,7 @@ func (r benchReport) markdown(w io.Writer, where place) error {
 func (r benchReport) csv(w io.Writer) error {
 	out := csv.NewWriter(w)
 	rows := [][]string{{
-		"batch", "m", "n", "k", "layer", "dtype", "trans_a", "trans_b", "cold", "series", "variant", "gflops", "ratio", "of_roof", "seconds", "seconds_least",
+		"batch", "m", "n", "k", "layer", "dtype", "trans_a", "trans_b", "cold", "series", "variant", "tuned", "gflops", "ratio", "of_roof", "seconds", "seconds_least",
 		"seconds_most", "seconds_upload", "seconds_read_back", "error_ratio", "repeats", "device", "adapter", "driver", "date",
 	}}
 	for _, p := range r.Points {
@@ -95,7 +102,7 @@ func (r benchReport) csv(w io.Writer) error {
 		for _, n := range []int{p.Batch, p.M, p.N, p.K} {
 			row = append(row, strconv.Itoa(n))
 		}
-		row = append(row, p.Layer, p.DType, strconv.FormatBool(p.TransA), strconv.FormatBool(p.TransB), strconv.FormatBool(r.Cold), p.Series, p.Variant)
+		row = append(row, p.Layer, p.DType, strconv.FormatBool(p.TransA), strconv.FormatBool(p.TransB), strconv.FormatBool(r.Cold), p.Series, p.Variant, strconv.FormatBool(p.Tuned))
 		for _, v := range []float64{p.GFLOPS, p.Ratio, p.OfRoof, p.Median, p.Least, p.Most, p.Upload, p.ReadBack, p.Error} {
 			row = append(row, strconv.FormatFloat(v, 'g', -1, 64))
 		}

@@ -136,7 +136,7 @@ with a Vulkan, Metal or Direct3D 12 driver, on a software adapter, or on the CPU
 		return usagef("%w (%s --help lists the flags)", err, cmd.CommandPath())
 	})
 	root.CompletionOptions.HiddenDefaultCmd = false
-	root.AddCommand(newRunCmd(), newInfoCmd(), newDemoCmd(), newBenchCmd(), newVerifyCmd(), newServeCmd(), newVersionCmd())
+	root.AddCommand(newRunCmd(), newInfoCmd(), newDemoCmd(), newBenchCmd(), newPlanCmd(), newTuneCmd(), newVerifyCmd(), newServeCmd(), newVersionCmd())
 	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitHelp + "\n")
 	for _, c := range append(root.Commands(), root) {
 		if c.Args != nil {

@@ -22,6 +22,7 @@ import (
 
 type runOptions struct {
 	where          deviceChoice
+	tuning         tuningChoice
 	a, b           string
 	transA, transB bool
 	c, bias        string
@@ -99,6 +100,7 @@ some rows. --report-range counts what left the range of --dtype and --out-dtype.
 	f.BoolVar(&o.reportRange, "report-range", false, "count the elements of all matrices that overflowed, are infinite, NaN or subnormal")
 	f.BoolVar(&o.asJSON, "json", false, "print what was done as JSON")
 	o.where.flags(cmd)
+	o.tuning.flags(cmd)
 	complete(cmd, "dtype", "f32", "f16", "bf16", "i8")
 	complete(cmd, "out-dtype", "f32", "f16", "bf16")
 	complete(cmd, "acc", "f32", "f32x2", "f16")
@@ -121,6 +123,7 @@ type runReport struct {
 	Adapter  string        `json:"adapter"` // "" for the CPU path
 	Type     string        `json:"adapter_type"`
 	Variant  string        `json:"variant"` // "gonum" or "float64" for the CPU path
+	Tuned    bool          `json:"tuned"`   // the variant is what wgemm tune measured as the fastest
 	DType    string        `json:"dtype"`
 	OutDType string        `json:"out_dtype"`
 	Batch    int           `json:"batch"`
@@ -246,6 +249,7 @@ func runRun(ctx context.Context, o *runOptions) error {
 		return err
 	}
 	defer engine.Close()
+	o.phases.note(o.tuning.use(engine, where))
 	r.Device, r.Adapter = where.Device, where.adapterName()
 	if where.Adapter != nil {
 		r.Type = string(where.Adapter.Type)
@@ -458,7 +462,7 @@ func (j job) run(ctx context.Context, in inputs, dtype, outDType gemm.DType, act
 	if err != nil {
 		return j.explain(err)
 	}
-	r.Variant, r.Grid, r.Slices = plan.Name(), [2]uint32{plan.Grid[1], plan.Grid[0]}, plan.Slices()
+	r.Variant, r.Tuned, r.Grid, r.Slices = plan.Name(), plan.Tuned, [2]uint32{plan.Grid[1], plan.Grid[0]}, plan.Slices()
 	j.phases.note(j.where.note)
 	if r.Batch > 0 && r.M > 0 && r.N > 0 {
 		if err := j.compute(ctx, plan, c, x, r); err != nil {
@@ -649,6 +653,9 @@ func (r runReport) print(j job) error {
 	fmt.Fprintf(&out, "  on       %s\n", j.where)
 	if r.Seconds.Compute > 0 {
 		fmt.Fprintf(&out, "  variant  %s", r.Variant)
+		if r.Tuned {
+			out.WriteString(tunedMark)
+		}
 		if r.Grid[0] > 0 && j.where.Adapter != nil {
 			fmt.Fprintf(&out, ", %s", plural(int(r.Grid[0])*int(r.Grid[1])*r.Batch, "workgroup"))
 		}

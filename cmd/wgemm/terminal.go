@@ -70,6 +70,13 @@ func (p *phases) note(text string) {
 	fmt.Fprintln(p.w, "wgemm: note:", text)
 }
 
+// line tells elsewhere than on a terminal what was done, for logs.
+func (p *phases) line(text string) {
+	if p.bar == nil {
+		fmt.Fprintln(p.w, text)
+	}
+}
+
 // done takes the line away. Calling it twice is allowed.
 func (p *phases) done() {
 	if p.bar != nil {

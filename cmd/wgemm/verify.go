@@ -49,7 +49,7 @@ Products of whole numbers must be exact, others within the error bound that
 docs/numerics.md derives. Around every operand lies poison that must neither be
 read nor written, and two runs must give the same bits. What the device cannot
 run is told as skipped, with the reason. A failure comes with the command that
-repeats it.`,
+repeats it. What wgemm tune measured is not used: --kernel takes it by name.`,
 		Example: `  wgemm verify
   wgemm verify --suite all --junit verify.xml
   wgemm verify --suite tiles,f16 --kernel every

@@ -53,7 +53,7 @@ func Measure(works ...Work) ([]Measurement, error) {
 	running := make([]running, len(works))
 	for i, w := range works {
 		r := &running[i]
-		r.work = w
+		r.work, r.batchTime = w, batchTime
 		if _, err := r.batch(1); err != nil {
 			return nil, err
 		}
@@ -87,10 +87,18 @@ func Measure(works ...Work) ([]Measurement, error) {
 
 // running is a work that is being measured.
 type running struct {
-	work    Work
-	turn    int
-	repeats int             // turns in a batch
-	times   []time.Duration // of one turn, for each batch
+	work      Work
+	batchTime time.Duration // how long a batch is to take
+	turn      int
+	repeats   int             // turns in a batch
+	times     []time.Duration // of one turn, for each batch
+}
+
+// Time is that of a turn in the next batch, whose turns it sets.
+func (r *running) Time() (time.Duration, error) {
+	took, err := r.batch(r.repeats)
+	r.fill(took)
+	return took, err
 }
 
 // batch returns the time of a turn, in a batch of count.
@@ -108,5 +116,5 @@ func (r *running) batch(count int) (time.Duration, error) {
 
 // fill sets how many turns go into a batch, when one takes so long.
 func (r *running) fill(once time.Duration) {
-	r.repeats = int(min(max(batchTime/max(once, 1), 1), maxRepeats))
+	r.repeats = int(min(max(r.batchTime/max(once, 1), 1), maxRepeats))
 }

@@ -1,0 +1,218 @@
+package gemm
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gpu "github.com/wgemm/wgemm/runtime"
+	"github.com/wgemm/wgemm/wgsl"
+)
+
+// adapterOf is an adapter with the limits that every device has, and some more.
+func adapterOf(kind gpu.AdapterType, more func(*gpu.Limits)) gpu.Adapter {
+	a := gpu.Adapter{Name: "for tests", Type: kind, Limits: gpu.DefaultLimits()}
+	if more != nil {
+		more(&a.Limits)
+	}
+	return a
+}
+
+func square(n int) Shape { return Shape{M: n, N: n, K: n} }
+
+// PlanFor plans what an engine on such a device plans.
+func TestPlanForIsTheEnginesPlan(t *testing.T) {
+	t.Parallel()
+	dev := &countingDevice{}
+	e := New(dev)
+	defer e.Close()
+	opts := []Option{WithAlpha(2), WithBeta(3), WithActivation(GELU)}
+	for _, s := range []Shape{
+		square(64), square(1000),
+		{M: 1, N: 300, K: 500},
+		{M: 65, N: 3, K: 4096, Batch: 2},
+		{M: 40, N: 30, K: 20, TransA: true},
+		{M: 40, N: 30, K: 20, TransB: true, In: F32},
+		{M: 5, N: 6, K: 0},
+	} {
+		matrix := func(rows, cols int, transposed bool) *DeviceMatrix {
+			if transposed {
+				rows, cols = cols, rows
+			}
+			m, err := e.NewBatch(F32, max(s.Batch, 1), rows, cols)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if transposed {
+				m = m.Transposed()
+			}
+			return m
+		}
+		a, b, c := matrix(s.M, s.K, s.TransA), matrix(s.K, s.N, s.TransB), matrix(s.M, s.N, false)
+		want, err := e.Plan(c, a, b, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := PlanFor(s, dev.Adapter(), nil, opts...)
+		if err != nil || got.problem != want.problem || got.Choice.String() != want.Choice.String() || got.Grid != want.Grid || !slices.Equal(got.Passes(), want.Passes()) {
+			t.Errorf("%+v: planned %s %v, %v, the engine plans %s %v", s, got.Choice, got.Grid, err, want.Choice, want.Grid)
+		}
+	}
+}
+
+func TestPlanForErrors(t *testing.T) {
+	t.Parallel()
+	a := adapterOf(gpu.DiscreteGPU, nil)
+	for name, tt := range map[string]struct {
+		shape Shape
+		opts  []Option
+		as    func(error) bool
+	}{
+		"past 2^32":        {shape: square(1 << 20), as: isA[*ShapeError]},
+		"past an int":      {shape: square(math.MaxInt), as: isA[*ShapeError]},
+		"negative":         {shape: square(-1), as: isA[*ShapeError]},
+		"types":            {shape: Shape{M: 1, N: 1, K: 1, In: F32, Out: F16}, as: isA[*ShapeError]},
+		"a bias of bytes":  {shape: Shape{M: 1, N: 1, K: 1, In: I8, Out: I32, Bias: true}, as: isA[*ShapeError]},
+		"no activation":    {shape: square(1), opts: []Option{WithActivation(99)}, as: isA[*ShapeError]},
+		"over the binding": {shape: square(1 << 13), as: isA[*LimitError]},
+		"no such kernel":   {shape: square(8), opts: []Option{WithChoice(Choice{Kernel: "fast"})}, as: isA[*wgsl.ParamError]},
+		"over workgroup memory": {shape: square(256), opts: []Option{WithChoice(Choice{
+			Kernel: "gemm_block", Params: wgsl.Params{"BM": 128, "BN": 128, "BK": 32, "TM": 8, "TN": 8},
+		})}, as: isA[*LimitError]},
+		"scratch over the binding": {
+			shape: Shape{M: 5000, N: 5000, K: 1024},
+			opts:  []Option{WithChoice(Choice{Kernel: "gemm_block", Splits: 8})}, as: isA[*LimitError],
+		},
+	} {
+		if p, err := PlanFor(tt.shape, a, nil, tt.opts...); !tt.as(err) {
+			t.Errorf("%s: planned %s, %v", name, p.Choice, err)
+		}
+	}
+	if p, err := PlanFor(Shape{M: 0, N: 4, K: 4}, a, nil); err != nil || p.Variant != nil {
+		t.Errorf("nothing to compute: %s, %v", p.Name(), err)
+	}
+}
+
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+func TestPlanNumbers(t *testing.T) {
+	t.Parallel()
+	a := adapterOf(gpu.DiscreteGPU, func(l *gpu.Limits) { l.MaxComputeWorkgroupStorageSize = 48 << 10 })
+	c := Choice{Kernel: "gemm_block", Splits: 2, Pack: true}
+	p, err := PlanFor(Shape{M: 100, N: 200, K: 300, TransB: true}, a, nil, WithChoice(c), WithBeta(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Flops() != 2*100*200*300 || p.Bytes() != 4*(100*300+300*200+2*100*200) {
+		t.Errorf("%g flops, %g bytes", p.Flops(), p.Bytes())
+	}
+	want := []Buffer{
+		{"A", 4 * 100 * 300},
+		{"B", 4 * 300 * 200},
+		{"C", 4 * 100 * 200},
+		{"packed A", 4 * 100 * 300},
+		{"packed B", 4 * 200 * 300},
+		{"parts of K", 4 * 2 * 100 * 200},
+	}
+	if got := p.Buffers(); !slices.Equal(got, want) {
+		t.Errorf("buffers %v, want %v", got, want)
+	}
+	if got, want := p.ScratchBytes(), 2.0*4*(100*300+200*300+2*100*200); got != want {
+		t.Errorf("%g bytes of scratch, want %g", got, want)
+	}
+	if got, want := p.Loads(), 4.0*300*(100*4+200*2); got != want { // tiles of 64: 2 x 4
+		t.Errorf("%g bytes loaded, want %g", got, want)
+	}
+	if got := strings.Join(p.Passes(), " "); strings.Count(got, "gemm_pack") != 2 || !strings.Contains(got, "gemm_reduce") {
+		t.Errorf("passes %s", got)
+	}
+}
+
+// A plan that needs too large a copy is not taken: the next that fits is.
+func TestPlanWithoutScratch(t *testing.T) {
+	t.Parallel()
+	a := adapterOf(gpu.DiscreteGPU, func(l *gpu.Limits) { l.MaxStorageBufferBindingSize = 40 << 20 })
+	s := Shape{M: 4096, N: 4096, K: 4096, In: F16, Out: F16} // 32 MiB each, 64 MiB packed
+	p, err := PlanFor(s, a, nil)
+	if err != nil || p.Pack {
+		t.Errorf("planned %s, %v", p.Choice, err)
+	}
+}
+
+// Planning again specializes nothing. Not parallel: the cache is the process's.
+func TestPlanSpecializesOnce(t *testing.T) {
+	a := adapterOf(gpu.DiscreteGPU, nil)
+	s := Shape{M: 1234, N: 1234, K: 77}
+	first, err := PlanFor(s, a, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := PlanFor(s, a, nil)
+	if err != nil || first.Variant != second.Variant {
+		t.Errorf("the second plan has a variant of its own, %v", err)
+	}
+}
+
+// Planning takes less than 10 µs where the variants were made before, so that a
+// product can be planned for every call. What else the machine does is not in the
+// fastest of many rounds.
+func BenchmarkPlan(b *testing.B) {
+	const most, round = 10 * time.Microsecond, 100
+	for name, kind := range map[string]gpu.AdapterType{"GPU": gpu.DiscreteGPU, "software": gpu.Software} {
+		b.Run(name, func(b *testing.B) {
+			a := adapterOf(kind, nil)
+			s := Shape{M: 4096, N: 4096, K: 4096, TransB: true} // packed on a GPU
+			least := time.Duration(math.MaxInt64)
+			for b.Loop() {
+				start := time.Now()
+				for range round {
+					if _, err := PlanFor(s, a, nil); err != nil {
+						b.Fatal(err)
+					}
+				}
+				least = min(least, time.Since(start)/round)
+			}
+			b.ReportMetric(float64(least.Nanoseconds()), "ns/plan")
+			if least > most {
+				b.Errorf("a plan takes %v, want at most %v", least, most)
+			}
+		})
+	}
+}
+
+func TestCandidates(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []gpu.AdapterType{gpu.DiscreteGPU, gpu.Software} {
+		for _, s := range []Shape{square(512), {M: 1, N: 512, K: 512}, {M: 33, N: 65, K: 7, In: I8, Out: I32}, {M: 8, N: 8, K: 8, In: F16, Out: F16}} {
+			a := adapterOf(kind, nil)
+			list, err := Candidates(s, a)
+			if err != nil || len(list) < 3 {
+				t.Fatalf("%s, %+v: %d candidates, %v", kind, s, len(list), err)
+			}
+			planned, err := PlanFor(s, a, nil)
+			if err != nil || list[0].String() != planned.Choice.String() {
+				t.Errorf("%s, %+v: the first is %s, want the planner's %s", kind, s, list[0], planned.Choice)
+			}
+			seen := map[string]bool{}
+			for _, c := range list {
+				if seen[c.String()] {
+					t.Errorf("%s, %+v: %s is there twice", kind, s, c)
+				}
+				seen[c.String()] = true
+				if _, err := PlanFor(s, a, nil, WithChoice(c)); err != nil {
+					t.Errorf("%s, %+v: %s: %v", kind, s, c, err)
+				}
+			}
+			t.Logf("%s, %+v: %d candidates", kind, s, len(list))
+		}
+	}
+	if _, err := Candidates(square(1<<20), adapterOf(gpu.DiscreteGPU, nil)); err == nil {
+		t.Error("candidates for a product past 2^32 elements")
+	}
+}
