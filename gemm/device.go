@@ -29,18 +29,10 @@ type device struct {
 }
 
 // uniform is a buffer with this content, which is made once: making one costs
-// more than a small product. When there are too many, all go.
+// more than a small product.
 func (d *device) uniform(content []byte) (gpu.Buffer, error) {
 	if b, ok := d.uniforms[string(content)]; ok {
 		return b, nil
-	}
-	if len(d.uniforms) >= maxUniforms {
-		for _, b := range d.uniforms {
-			if err := b.Close(); err != nil {
-				return nil, err
-			}
-		}
-		clear(d.uniforms)
 	}
 	b, err := d.dev.NewBuffer("shape", len(content))
 	if err != nil {
@@ -51,6 +43,21 @@ func (d *device) uniform(content []byte) (gpu.Buffer, error) {
 	}
 	d.uniforms[string(content)] = b
 	return b, nil
+}
+
+// boundUniforms closes all uniforms when there are many. It comes before a
+// product, all of whose uniforms must be open when it is submitted.
+func (d *device) boundUniforms() error {
+	if len(d.uniforms) < maxUniforms {
+		return nil
+	}
+	for _, b := range d.uniforms {
+		if err := b.Close(); err != nil {
+			return err
+		}
+	}
+	clear(d.uniforms)
+	return nil
 }
 
 func (d *device) newBuffer(label string, size int) (gpu.Buffer, error) {
@@ -84,6 +91,9 @@ func (d *device) dispatch(ctx context.Context, p Plan, x operands, f func([]gpu.
 	}
 	most := int(d.dev.Adapter().Limits.MaxComputeWorkgroupsPerDimension) / p.Splits
 	err := d.pipelines.Use(ctx, func(pipelines ...gpu.Pipeline) error {
+		if err := d.boundUniforms(); err != nil {
+			return err
+		}
 		ds := make([]gpu.Dispatch, 0, ceilDiv(p.Batch, most)*len(pipelines))
 		for first := 0; first < p.Batch; first += most {
 			var err error

@@ -58,9 +58,11 @@ func (c Choice) appendVariant(s []byte) []byte {
 // ParseChoice reads what String writes. It returns a *wgsl.ParamError.
 func ParseChoice(text string) (Choice, error) {
 	parts := strings.Split(text, ";")
-	kernel, params := parts[0], ""
-	if i := strings.LastIndex(kernel, "/"); i >= 0 && strings.Contains(kernel[i:], "=") { // kernels may be in a folder
-		kernel, params = kernel[:i], kernel[i+1:]
+	kernel, params, _ := strings.Cut(parts[0], "/")
+	if kernel == "broken" { // a folder of kernels
+		var name string
+		name, params, _ = strings.Cut(params, "/")
+		kernel += "/" + name
 	}
 	p, err := wgsl.ParseParams(params)
 	if err != nil {

@@ -144,14 +144,7 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	if where.Adapter != nil {
 		r.Adapter, r.Type, r.Driver = where.Adapter.Name, string(where.Adapter.Type), where.Adapter.Version
 	}
-	if onDevice {
-		o.phases.next("the probes")
-		roof, err := bench.MeasureRoof(ctx, where.dev)
-		if err != nil {
-			return err
-		}
-		r.Roof = &roof
-	}
+	var of []shape // of each point
 	var left error // why the last shape that was left out does not fit
 	for _, s := range shapes {
 		points, err := o.measure(ctx, s, elements, list, func(name string) *gemm.Engine {
@@ -168,10 +161,7 @@ func runBench(ctx context.Context, o *benchOptions) error {
 		switch {
 		case err == nil:
 			for _, p := range points {
-				if r.Roof != nil && p.Series != cpuName {
-					p.OfRoof = p.GFLOPS * 1e9 / r.Roof.At(s.flops(), s.bytes(elements))
-				}
-				r.Points = append(r.Points, p)
+				r.Points, of = append(r.Points, p), append(of, s)
 			}
 		case big && !wrong:
 			left = usageError{err}
@@ -180,10 +170,24 @@ func runBench(ctx context.Context, o *benchOptions) error {
 			return err
 		}
 	}
-	o.phases.done()
 	if len(r.Points) == 0 {
+		o.phases.done()
 		return left
 	}
+	if onDevice {
+		o.phases.next("the probes")
+		roof, err := bench.MeasureRoof(ctx, where.dev)
+		if err != nil {
+			return err
+		}
+		r.Roof = &roof
+		for i, p := range r.Points {
+			if p.Series != cpuName {
+				r.Points[i].OfRoof = p.GFLOPS * 1e9 / roof.At(of[i].flops(), of[i].bytes(elements))
+			}
+		}
+	}
+	o.phases.done()
 	if err := o.charts(r, list); err != nil {
 		return err
 	}

@@ -469,7 +469,7 @@ func TestLimits(t *testing.T) {
 	dev := runtimetest.Open(t, open.Driver())
 	a, b, _, _ := matrices(t, 4, 4, 4, false, false)
 	out := filepath.Join(t.TempDir(), "c.npy")
-	code, _, stderr := wgemm(t, "run", a, b, "-o", out, "--device", device, "--set", "BM=1024,BN=1024,TM=8,TN=8")
+	code, _, stderr := wgemm(t, "run", a, b, "-o", out, "--device", device, "--kernel", "gemm_tiled", "--set", "BM=1024,BN=1024,TM=8,TN=8")
 	if code != exitUsage || !strings.Contains(stderr, "maxComputeInvocationsPerWorkgroup: needs 16384, has ") {
 		t.Errorf("a tile over the limits: exit %d: %s", code, stderr)
 	}
