@@ -86,6 +86,9 @@ func TestCompensatedLongSums(t *testing.T) {
 // is exact where all but that cancels.
 func TestCompensatedKeepsAll(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("a slow adapter: TestCompensatedLongSums stands for it")
+	}
 	onEngines(t, func(t *testing.T, e *gemm.Engine) {
 		const batch = 1000
 		rng := newRand()
@@ -135,6 +138,9 @@ func TestCompensatedKeepsAll(t *testing.T) {
 // several slices and with a rest.
 func TestCompensatedBound(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("a slow adapter: TestCompensatedLongSums stands for it")
+	}
 	onEngines(t, func(t *testing.T, e *gemm.Engine) {
 		for _, k := range []int{1, 31, 33, 1000} {
 			compensated[float32](t, e, k)
