@@ -78,11 +78,13 @@ var variants = []variant{
 // eachVariant runs a test on every variant that the engine's device has the
 // features for; in a js/wasm build, where the same kernels go through another
 // compiler, on the few that stand for all; with -short, for slow adapters, on
-// these without the planned one, which takes them long to compile.
+// those of these that have tiles and are not the planned one, which takes long to
+// compile.
 func eachVariant(t *testing.T, e *gemm.Engine, test func(t *testing.T, v variant, opts []gemm.Option)) {
 	one := gemm.NewMatrix[float16.Float16](1, 1, nil)
 	for _, v := range variants {
-		if testing.Short() && (!v.few || v.kernel == "") || goruntime.GOARCH == "wasm" && !v.few {
+		slow := v.kernel == "" || v.kernel == "gemm_naive" || v.name == "faultless"
+		if (testing.Short() || goruntime.GOARCH == "wasm") && !v.few || testing.Short() && slow {
 			continue
 		}
 		t.Run(v.name, func(t *testing.T) {

@@ -137,6 +137,9 @@ func sameBits[T gemm.Element](x, y []T) bool {
 // bits.
 func TestRandom(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("a slow adapter: TestShapes stands for it")
+	}
 	onEngines(t, func(t *testing.T, e *gemm.Engine) {
 		eachVariant(t, e, func(t *testing.T, v variant, opts []gemm.Option) {
 			random[float32, float32](t, e, 70, 90, 130, opts)

@@ -29,6 +29,8 @@ var files embed.FS
 // adapter it skips the test, and fails it if WGEMM_REQUIRE names the driver.
 func Open(t testing.TB, driver gpu.Driver) gpu.Device {
 	t.Helper()
+	// Read so that go's test cache knows on what the result depends (tests/report).
+	_ = os.Getenv("WGEMM_TEST_DEVICE")
 	dev, err := open(t.Context(), driver)
 	if err != nil {
 		for name := range strings.SplitSeq(os.Getenv("WGEMM_REQUIRE"), ",") {

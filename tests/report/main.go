@@ -10,6 +10,8 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +23,8 @@ import (
 	"strings"
 	"sync"
 	"text/tabwriter"
+
+	"github.com/wgemm/wgemm/runtime/open"
 )
 
 // An implementation is a way to run the tests.
@@ -30,14 +34,18 @@ type implementation struct {
 	require string                   // the driver without which tests fail, not skip
 	prepare func(root string) error  // checks and builds what it takes
 	exec    func(root string) string // value of go test's -exec
-	args    []string                 // flags and packages for go test
+	// Flags and packages for go test. Results of kept are taken from go's cache
+	// where nothing changed; for the others that cannot be known: they build and
+	// run programs, or leave no record of the files they read.
+	kept, always []string
 }
 
 var implementations = []implementation{
 	{
 		name:    "wgpu-native",
 		require: "wgpu,chromium",
-		args:    []string{"./..."},
+		kept:    []string{"./cmd/...", "./internal/...", "./runtime/...", "./tests/report/...", "./wasm/...", "./wgsl/..."},
+		always:  []string{"./gemm", "./tests"},
 	},
 	{
 		name:    "dawn",
@@ -53,7 +61,8 @@ var implementations = []implementation{
 			return "node --stack-size=8192 " + filepath.Join(root, "tests/dawn/run.mjs")
 		},
 		// What computes; files, text and pages are the same Go on all.
-		args: []string{"./runtime/...", "./gemm", "./internal/bench", "./internal/chapter", "./tests"},
+		kept:   []string{"./runtime/...", "./internal/bench", "./internal/chapter"},
+		always: []string{"./gemm", "./tests"},
 	},
 	{
 		// SwiftShader is slow, hence -short; a page has no files, hence only
@@ -64,8 +73,8 @@ var implementations = []implementation{
 		prepare: func(root string) error {
 			return command(root, nil, "go", "build", "-o", "bin/chromium", "./tests/chromium").Run()
 		},
-		exec: func(root string) string { return filepath.Join(root, "bin/chromium") },
-		args: []string{"-short", "./runtime/browser", "./internal/chapter", "./tests"},
+		exec:   func(root string) string { return filepath.Join(root, "bin/chromium") },
+		always: []string{"-short", "./runtime/browser", "./internal/chapter", "./tests"},
 	},
 }
 
@@ -146,32 +155,52 @@ func (i implementation) run(root string, flags []string, out io.Writer) result {
 			return r
 		}
 	}
-	// Results depend on the device, which the test cache does not know.
-	args := []string{"test", "-count=1", "-json"}
-	env := []string{"WGEMM_REQUIRE=" + i.require}
+	for _, group := range [][]string{append([]string{"-count=1"}, i.always...), i.kept} {
+		if len(group) > 0 && r.err == nil {
+			r.err = i.test(root, append(slices.Clone(flags), group...), &r, out)
+		}
+	}
+	if r.err == nil && r.adapter == "" && len(flags) == 0 {
+		r.err = errors.New("no test ran on an adapter")
+	}
+	return r
+}
+
+// test runs go test and adds what it did to r.
+func (i implementation) test(root string, args []string, r *result, out io.Writer) error {
 	if i.js {
-		args = append(args, "-exec", i.exec(root))
+		args = append([]string{"-exec", i.exec(root)}, args...)
+	}
+	// Results depend on the device, so go's cache must know it: tests read it from
+	// the environment (package runtimetest).
+	env := []string{"WGEMM_REQUIRE=" + i.require, "WGEMM_TEST_DEVICE=" + device()}
+	if i.js {
 		env = append(env, "GOOS=js", "GOARCH=wasm")
 	}
-	cmd := command(root, env, "go", append(append(args, flags...), i.args...)...)
+	cmd := command(root, env, "go", append([]string{"test", "-json"}, args...)...)
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		r.err = err
-		return r
+		return err
 	}
 	r.read(stdout, out)
 	switch err := cmd.Wait(); {
 	case r.failed > 0:
-		r.err = fmt.Errorf("%d tests failed", r.failed)
+		return fmt.Errorf("%d tests failed", r.failed)
 	case err != nil:
-		r.err = fmt.Errorf("go test: %w", err)
-	case r.adapter == "" && len(flags) == 0:
-		r.err = errors.New("no test ran on an adapter")
+		return fmt.Errorf("go test: %w", err)
 	}
-	return r
+	return nil
+}
+
+// device describes the adapters of this machine with their graphics drivers, and
+// the Dawn in use.
+func device() string {
+	adapters, err := open.Driver().Adapters(context.Background())
+	dawn, _ := os.ReadFile("tests/dawn/package-lock.json")
+	return fmt.Sprintf("%v %v %x", adapters, err, sha256.Sum256(dawn))
 }
 
 // An event is a line of go test -json.
