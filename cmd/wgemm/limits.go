@@ -19,14 +19,13 @@ func knownAdapter(name string) (gpu.Adapter, bool) {
 	switch name {
 	case "default":
 		return gpu.Adapter{Driver: "any driver", Name: "a device with WebGPU's default limits", Type: gpu.UnknownType, Limits: l}, true
-	case "h200":
-		l.MaxBufferSize = 1 << 40                   // states 2^64 - 1; what runtime/wgpu asks for
-		l.MaxStorageBufferBindingSize = 1<<31 - 1   // docs/implementations.md
-		l.MaxStorageBuffersPerShaderStage = 1 << 20 // to be read off wgemm info there
-		l.MaxComputeWorkgroupStorageSize = 48 << 10 // docs/implementations.md
-		l.MaxComputeInvocationsPerWorkgroup = 1024  // docs/implementations.md
-		l.MaxComputeWorkgroupSizeX = 1024           // to be read off wgemm info there
-		l.MaxComputeWorkgroupSizeY = 1024           // likewise
+	case "h200": // wgemm info there, driver 580.159.04
+		l.MaxBufferSize = 1 << 40 // states 2^64 - 1; what runtime/wgpu asks for
+		l.MaxStorageBufferBindingSize = 1 << 31
+		l.MaxStorageBuffersPerShaderStage = 1 << 20
+		l.MaxComputeWorkgroupStorageSize = 48 << 10
+		l.MaxComputeInvocationsPerWorkgroup = 1024
+		l.MaxComputeWorkgroupSizeX, l.MaxComputeWorkgroupSizeY = 1024, 1024
 		return gpu.Adapter{Driver: "wgpu", Name: "NVIDIA H200", Type: gpu.DiscreteGPU, Backend: "Vulkan", Limits: l}, true
 	case "lavapipe": // wgemm info on Mesa 25.0.7
 		l.MaxBufferSize = 1<<31 - 1
