@@ -122,14 +122,14 @@ func (d *device) appendPasses(ds []gpu.Dispatch, p Plan, x operands, count int, 
 		k = 0
 	}
 	if p.packA != nil {
-		if ds, x.a, err = d.appendPack(ds, pipelines[0], x.a, "A", count); err != nil {
+		if ds, x.a, err = d.appendPack(ds, p.packA, pipelines[0], x.a, "A", count); err != nil {
 			return nil, err
 		}
 		pipelines = pipelines[1:]
 	}
 	if p.packB != nil {
 		var packed *DeviceMatrix
-		if ds, packed, err = d.appendPack(ds, pipelines[0], x.b.Transposed(), "B", count); err != nil {
+		if ds, packed, err = d.appendPack(ds, p.packB, pipelines[0], x.b.Transposed(), "B", count); err != nil {
 			return nil, err
 		}
 		x.b = packed.Transposed()
@@ -153,13 +153,13 @@ func (d *device) appendPasses(ds []gpu.Dispatch, p Plan, x operands, count int, 
 		return nil, err
 	}
 	last.k = uint32(p.Splits)
-	last.grid = passGrid(p.Reduce, q.M, q.N, count)
+	last.grid = [3]uint32{p.reduceGrid[0], p.reduceGrid[1], uint32(count)}
 	return d.appendPass(ds, pipelines[1], last, operands{c: x.c, a: sums, b: x.b, bias: x.bias})
 }
 
 // appendPack appends the pass that copies m, as binary32 and with its rows side by
 // side, each column padded to a multiple of 4; the copy is returned.
-func (d *device) appendPack(ds []gpu.Dispatch, pipeline gpu.Pipeline, m *DeviceMatrix, name string, count int) (_ []gpu.Dispatch, _ *DeviceMatrix, err error) {
+func (d *device) appendPack(ds []gpu.Dispatch, v *wgsl.Variant, pipeline gpu.Pipeline, m *DeviceMatrix, name string, count int) (_ []gpu.Dispatch, _ *DeviceMatrix, err error) {
 	if m.lay.batches == 1 {
 		count = 1 // for all
 	}
@@ -174,21 +174,13 @@ func (d *device) appendPack(ds []gpu.Dispatch, pipeline gpu.Pipeline, m *DeviceM
 	if count == 1 {
 		copied.lay.batch = 0
 	}
-	s := pass{m: uint32(m.lay.rows), k: uint32(m.lay.cols), grid: [3]uint32{
-		uint32(ceilDiv(m.lay.rows, packTile)), uint32(ceilDiv(m.lay.cols, packTile)), uint32(count),
-	}}
+	s := pass{m: uint32(m.lay.rows), k: uint32(m.lay.cols)}
+	// Its rows are kk, its columns the rows of m.
+	if s.grid, err = grid(v, problem{M: m.lay.cols, N: m.lay.rows, Batch: count}, d.dev.Adapter()); err != nil {
+		return nil, nil, err
+	}
 	ds, err = d.appendPass(ds, pipeline, s, operands{a: m, b: m, c: copied.Transposed()})
 	return ds, copied, err
-}
-
-// packTile is BM and BN of wgsl/passes/gemm_pack.wgsl.
-const packTile = 32
-
-// passGrid is the grid of a pass over count matrices of m x n elements.
-func passGrid(v *wgsl.Variant, m, n, count int) [3]uint32 {
-	bm, _ := v.Const("BM")
-	bn, _ := v.Const("BN")
-	return [3]uint32{uint32(ceilDiv(n, int(bn))), uint32(ceilDiv(m, int(bm))), uint32(count)}
 }
 
 func (d *device) appendPass(ds []gpu.Dispatch, pipeline gpu.Pipeline, s pass, x operands) ([]gpu.Dispatch, error) {

@@ -151,6 +151,7 @@ type Plan struct {
 	Reduce  *wgsl.Variant // the pass that adds the parts of K up; nil for one part
 
 	depth        int           // of a part of K
+	reduceGrid   [3]uint32     // of Reduce
 	packA, packB *wgsl.Variant // the passes before the product, or nil
 	shaders      []gpu.Shader  // of all passes in their order
 	scratch      []Buffer      // memory between the passes

@@ -151,6 +151,9 @@ func planAs(p problem, c Choice, a gpu.Adapter) (Plan, error) {
 	if plan.Reduce, err = plan.addPass("passes/gemm_reduce", nil, q, a); err != nil {
 		return Plan{}, err
 	}
+	if plan.reduceGrid, err = grid(plan.Reduce, q, a); err != nil {
+		return Plan{}, err
+	}
 	return plan, plan.addScratch(q, a)
 }
 
@@ -360,6 +363,10 @@ func skinnyChoice(p problem) (Choice, bool) {
 // splits is into how many parts K is cut: so many that the workgroups suffice,
 // that no chain is too long, and that none is shorter than shortest.
 func splits(p problem, workgroups, shortest int) int {
+	// Adding them up takes a workgroup for each row of C.
+	if p.M > int(gpu.DefaultLimits().MaxComputeWorkgroupsPerDimension) {
+		return 1
+	}
 	n := 1
 	if workgroups < enoughWorkgroups {
 		n = ceilDiv(4*enoughWorkgroups, max(workgroups, 1))

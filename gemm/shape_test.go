@@ -216,3 +216,23 @@ func TestCandidates(t *testing.T) {
 		t.Error("candidates for a product past 2^32 elements")
 	}
 }
+
+// A C of more rows than a grid has is not cut into parts of K, for adding these up
+// takes a workgroup for each row; who asks for it is told.
+func TestNoPartsOfTallC(t *testing.T) {
+	t.Parallel()
+	limits := gpu.DefaultLimits()
+	limits.MaxBufferSize, limits.MaxStorageBufferBindingSize = 1<<40, 1<<40
+	s := Shape{M: 70_000, N: 100, K: 20_000}
+	for _, kind := range []gpu.AdapterType{gpu.Software, gpu.DiscreteGPU} {
+		a := gpu.Adapter{Type: kind, Limits: limits}
+		plan, err := PlanFor(s, a, nil)
+		if err != nil || plan.Splits != 1 {
+			t.Errorf("%s: %d parts, %v, want 1", kind, plan.Splits, err)
+		}
+		_, err = PlanFor(s, a, nil, WithChoice(Choice{Kernel: "gemm_direct", Splits: 2}))
+		if le, ok := errors.AsType[*LimitError](err); !ok || le.Need != 70_000 || le.Have != 65_535 {
+			t.Errorf("%s: 2 parts: %v, want a *LimitError of 70000 workgroups", kind, err)
+		}
+	}
+}

@@ -87,7 +87,7 @@ func TestCompensatedLongSums(t *testing.T) {
 func TestCompensatedKeepsAll(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("a slow adapter: TestCompensatedLongSums stands for it")
+		t.Skip("-short, for slow adapters: TestCompensatedLongSums stands for it")
 	}
 	onEngines(t, func(t *testing.T, e *gemm.Engine) {
 		const batch = 1000
@@ -139,7 +139,7 @@ func TestCompensatedKeepsAll(t *testing.T) {
 func TestCompensatedBound(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("a slow adapter: TestCompensatedLongSums stands for it")
+		t.Skip("-short, for slow adapters: TestCompensatedLongSums stands for it")
 	}
 	onEngines(t, func(t *testing.T, e *gemm.Engine) {
 		for _, k := range []int{1, 31, 33, 1000} {

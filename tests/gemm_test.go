@@ -138,7 +138,7 @@ func sameBits[T gemm.Element](x, y []T) bool {
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("a slow adapter: TestShapes stands for it")
+		t.Skip("-short, for slow adapters: TestShapes stands for it")
 	}
 	onEngines(t, func(t *testing.T, e *gemm.Engine) {
 		eachVariant(t, e, func(t *testing.T, v variant, opts []gemm.Option) {

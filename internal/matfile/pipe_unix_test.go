@@ -3,6 +3,7 @@
 package matfile
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,8 +29,10 @@ func TestNamedPipe(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), tt.file)
-			if err := syscall.Mkfifo(path, 0o600); err != nil {
+			if err := syscall.Mkfifo(path, 0o600); errors.Is(err, errors.ErrUnsupported) {
 				t.Skip("no named pipes here: ", err)
+			} else if err != nil {
+				t.Fatal(err)
 			}
 			written := make(chan error, 1)
 			go func() { written <- os.WriteFile(path, tt.content, 0o600) }()
