@@ -86,10 +86,7 @@ func (d *device) dispatch(ctx context.Context, p Plan, x operands, f func([]gpu.
 	if p.Variant == nil {
 		return &ShapeError{"the plan", "is one of the CPU path"}
 	}
-	if p.Transposed {
-		x = x.transposed()
-	}
-	most := int(d.dev.Adapter().Limits.MaxComputeWorkgroupsPerDimension) / p.Splits
+	most := p.batches(d.dev.Adapter().Limits)
 	err := d.pipelines.Use(ctx, func(pipelines ...gpu.Pipeline) error {
 		if err := d.boundUniforms(); err != nil {
 			return err
@@ -104,8 +101,8 @@ func (d *device) dispatch(ctx context.Context, p Plan, x operands, f func([]gpu.
 		return f(ds)
 	}, p.shaders...)
 	if se, ok := errors.AsType[*gpu.ShaderError](err); ok {
-		for _, v := range []*wgsl.Variant{p.Variant, p.Reduce, p.packA, p.packB} {
-			if v != nil && se.Label == v.Name {
+		for _, v := range p.variants() {
+			if se.Label == v.Name {
 				se.Line = v.FileLine(se.Line) // of the kernel's file, not of the specialized text
 				break
 			}
@@ -116,6 +113,9 @@ func (d *device) dispatch(ctx context.Context, p Plan, x operands, f func([]gpu.
 
 // appendPasses appends the dispatches for the first count matrices of the batch.
 func (d *device) appendPasses(ds []gpu.Dispatch, p Plan, x operands, count int, pipelines []gpu.Pipeline) (_ []gpu.Dispatch, err error) {
+	if p.Transposed {
+		x = x.transposed()
+	}
 	q := p.computed()
 	k := uint32(q.K)
 	if q.skipsProduct() {
@@ -136,14 +136,24 @@ func (d *device) appendPasses(ds []gpu.Dispatch, p Plan, x operands, count int, 
 		pipelines = pipelines[1:]
 	}
 	last := pass{
-		m: uint32(q.M), n: uint32(q.N), k: k, alpha: q.Alpha, beta: q.Beta, splits: 1, depth: uint32(p.depth),
+		m: uint32(p.inner[0]), n: uint32(p.inner[1]), k: k, alpha: q.Alpha, beta: q.Beta, splits: 1, depth: uint32(p.depth),
 		grid: [3]uint32{p.Grid[0], p.Grid[1], uint32(count)},
 	}
 	if p.Reduce == nil {
-		return d.appendPass(ds, pipelines[0], last, x)
+		if ds, err = d.appendPass(ds, pipelines[0], last, x); err != nil {
+			return nil, err
+		}
+		pipelines = pipelines[1:]
+		for _, e := range p.edges {
+			if ds, err = d.appendPasses(ds, e.Plan, x.part(e.row, e.col), count, pipelines); err != nil {
+				return nil, err
+			}
+			pipelines = pipelines[len(e.shaders):]
+		}
+		return ds, nil
 	}
 	sums := &DeviceMatrix{dtype: F32, lay: layout{rows: q.M, cols: q.N, batches: count * p.Splits}.packed()}
-	if sums.buffer, err = d.scratch("parts of K", 4*sums.lay.span()); err != nil {
+	if sums.buffer, err = d.scratch("parts of K"+p.of, 4*sums.lay.span()); err != nil {
 		return nil, err
 	}
 	first := last
@@ -257,6 +267,19 @@ func (x operands) from(first int) operands {
 		l.offset += first * l.batch
 		return l
 	})
+}
+
+// part are the operands of the part of C from a row and column on.
+func (x operands) part(row, col int) operands {
+	move := func(m *DeviceMatrix, row, col int) *DeviceMatrix {
+		if m == nil {
+			return nil
+		}
+		moved := *m
+		moved.lay.offset += row*m.lay.row + col*m.lay.col
+		return &moved
+	}
+	return operands{c: move(x.c, row, col), a: move(x.a, row, 0), b: move(x.b, 0, col), bias: move(x.bias, row, col)}
 }
 
 // transposed are the operands of C' = B' A'.

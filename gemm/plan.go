@@ -2,6 +2,7 @@ package gemm
 
 import (
 	"fmt"
+	"math"
 
 	gpu "github.com/wgemm/wgemm/runtime"
 	"github.com/wgemm/wgemm/wgsl"
@@ -17,6 +18,15 @@ type problem struct {
 	Act         Activation
 	Acc         Accumulator
 	a, b, c     access
+}
+
+// same reports whether two problems are the same, where NaN is itself.
+func (p problem) same(q problem) bool {
+	if math.Float32bits(p.Alpha) != math.Float32bits(q.Alpha) || math.Float32bits(p.Beta) != math.Float32bits(q.Beta) {
+		return false
+	}
+	p.Alpha, p.Beta, q.Alpha, q.Beta = 0, 0, 0, 0
+	return p == q
 }
 
 // transposed is the problem of C' = B' A', which is the same.
@@ -150,11 +160,45 @@ type Plan struct {
 	Grid    [3]uint32     // workgroups in x (columns), y (rows) and z (the batch, and the parts of K)
 	Reduce  *wgsl.Variant // the pass that adds the parts of K up; nil for one part
 
+	inner        [2]int        // rows and columns of C (C' if transposed) that the variant computes
+	edges        []edge        // plans for the others
 	depth        int           // of a part of K
 	reduceGrid   [3]uint32     // of Reduce
 	packA, packB *wgsl.Variant // the passes before the product, or nil
-	shaders      []gpu.Shader  // of all passes in their order
+	shaders      []gpu.Shader  // of all passes in their order, those of the edges last
 	scratch      []Buffer      // memory between the passes
+	of           string        // follows the names of its scratch memory: that of an edge is its own
+}
+
+// An edge is a part of C from a row and column on, which the plan of another
+// product computes: of the same A and B, packed if those are, transposed if they
+// are.
+type edge struct {
+	row, col int
+	Plan
+}
+
+// variants are those of all passes.
+func (p Plan) variants() []*wgsl.Variant {
+	var list []*wgsl.Variant
+	for _, v := range []*wgsl.Variant{p.Variant, p.Reduce, p.packA, p.packB} {
+		if v != nil {
+			list = append(list, v)
+		}
+	}
+	for _, e := range p.edges {
+		list = append(list, e.variants()...)
+	}
+	return list
+}
+
+// batches is how many matrices of the batch go into one grid.
+func (p Plan) batches(limits gpu.Limits) int {
+	n := int(limits.MaxComputeWorkgroupsPerDimension) / p.Splits
+	for _, e := range p.edges {
+		n = min(n, e.batches(limits))
+	}
+	return n
 }
 
 // empty reports whether there is nothing to compute.
@@ -171,8 +215,8 @@ func (p Plan) Name() string {
 	return "gonum"
 }
 
-// Slices is the number of slices of K that each workgroup walks through; 0 for
-// a kernel that does not cut K.
+// Slices is the number of slices of K, in all its parts together; 0 for a kernel
+// that does not cut K.
 func (p Plan) Slices() int {
 	if p.Variant != nil {
 		if bk, ok := p.Variant.Const("BK"); ok {
@@ -189,7 +233,7 @@ func (p Plan) operands(e *Engine, c, a, b *DeviceMatrix, o options) (operands, e
 	if err != nil {
 		return operands{}, err
 	}
-	if got != p.problem {
+	if !got.same(p.problem) {
 		return operands{}, &ShapeError{"the plan", fmt.Sprintf("is for %+v, the call is %+v", p.problem, got)}
 	}
 	views := new([3]DeviceMatrix) // one value for the garbage collector

@@ -18,6 +18,7 @@ type Choice struct {
 	Splits     int         // parts into which K is cut, each summed by workgroups of its own
 	Transposed bool        // C' = B' A' is computed, which is the same, in rows for columns
 	Pack       bool        // A and B are copied first, into the form that the kernel reads fastest
+	Edges      bool        // rows and columns of C that would fill few of a tile's are computed by themselves
 	Why        string      // the reason, in words
 }
 
@@ -33,6 +34,9 @@ func (c Choice) String() string {
 	}
 	if c.Pack {
 		s = append(s, ";pack"...)
+	}
+	if c.Edges {
+		s = append(s, ";edges"...)
 	}
 	return string(s)
 }
@@ -79,8 +83,10 @@ func ParseChoice(text string) (Choice, error) {
 			c.Transposed = true
 		case part == "pack":
 			c.Pack = true
+		case part == "edges":
+			c.Edges = true
 		default:
-			return Choice{}, &wgsl.ParamError{Kernel: kernel, Param: part, Reason: "want splits=N, transposed or pack"}
+			return Choice{}, &wgsl.ParamError{Kernel: kernel, Param: part, Reason: "want splits=N, transposed, pack or edges"}
 		}
 	}
 	return c, nil
@@ -129,7 +135,15 @@ func planAs(p problem, c Choice, a gpu.Adapter) (Plan, error) {
 	if plan.Variant, err = plan.addPass(c.Kernel, c.Params, first, a); err != nil {
 		return Plan{}, err
 	}
-	if plan.Grid, err = grid(plan.Variant, q, a); err != nil {
+	plan.inner = [2]int{q.M, q.N}
+	if plan.Edges = c.Edges && plan.Splits == 1 && !q.skipsProduct(); plan.Edges {
+		if err := plan.addEdges(q, a); err != nil {
+			return Plan{}, err
+		}
+	}
+	inner := q
+	inner.M, inner.N = plan.inner[0], plan.inner[1]
+	if plan.Grid, err = grid(plan.Variant, inner, a); err != nil {
 		return Plan{}, err
 	}
 	if plan.Splits == 1 {
@@ -148,7 +162,7 @@ func planAs(p problem, c Choice, a gpu.Adapter) (Plan, error) {
 		}
 	}
 	plan.Grid[2] *= uint32(plan.Splits)
-	if plan.Reduce, err = plan.addPass("passes/gemm_reduce", nil, q, a); err != nil {
+	if plan.Reduce, err = plan.addPass("passes/gemm_reduce", reduceParams(plan.Splits), q, a); err != nil {
 		return Plan{}, err
 	}
 	if plan.reduceGrid, err = grid(plan.Reduce, q, a); err != nil {
@@ -183,6 +197,49 @@ func (p *Plan) addPacking(q *problem, a gpu.Adapter) (err error) {
 	return nil
 }
 
+// addEdges leaves the last rows and columns of C, where they are few of a tile's,
+// to products of their own.
+func (p *Plan) addEdges(q problem, a gpu.Adapter) error {
+	p.Edges = false
+	whole := func(n int, tile string) int {
+		size, _ := p.Variant.Const(tile)
+		if rest := n % int(size); rest <= skinny {
+			return n - rest
+		}
+		return n
+	}
+	rows, cols := whole(q.M, "BM"), whole(q.N, "BN")
+	if rows == 0 || cols == 0 || q.In == I8 {
+		return nil
+	}
+	right, below := q, q
+	right.N -= cols
+	below.M, below.N = q.M-rows, cols
+	for _, e := range []struct {
+		problem
+		row, col int
+		of       string
+	}{{right, 0, cols, " of the last columns"}, {below, rows, 0, " of the last rows"}} {
+		if (Plan{problem: e.problem}).empty() {
+			continue
+		}
+		c, _ := skinnyChoice(e.problem)
+		plan, err := planAs(e.problem, c, a)
+		if err != nil {
+			return err
+		}
+		plan.of = e.of
+		for _, b := range plan.scratch {
+			p.scratch = append(p.scratch, Buffer{b.Name + e.of, b.Bytes})
+		}
+		p.shaders = append(p.shaders, plan.shaders...)
+		p.edges = append(p.edges, edge{e.row, e.col, plan})
+		p.Edges = true
+	}
+	p.inner = [2]int{rows, cols}
+	return nil
+}
+
 // addPass specializes a kernel for one pass and checks it against the device.
 func (p *Plan) addPass(kernel string, params wgsl.Params, q problem, a gpu.Adapter) (*wgsl.Variant, error) {
 	v, s, err := variants.get(kernel, params, q)
@@ -194,6 +251,16 @@ func (p *Plan) addPass(kernel string, params wgsl.Params, q problem, a gpu.Adapt
 	}
 	p.shaders = append(p.shaders, s)
 	return v, nil
+}
+
+// reduceParams are those of the pass that adds so many parts of K up: of the
+// invocations of a workgroup as many share an element as have enough to add.
+func reduceParams(splits int) wgsl.Params {
+	lanes := uint32(1)
+	for lanes < 16 && 4*int(lanes) <= splits {
+		lanes *= 2
+	}
+	return wgsl.Params{"BN": 256 / lanes, "LANES": lanes}
 }
 
 // computed is the problem that the kernel is given.
@@ -300,7 +367,7 @@ func choices(p problem, a gpu.Adapter) []Choice {
 			c.Why += ", the largest that keep a GPU busy"
 		}
 		fits = true
-		c.Splits = splits(p, workgroups, 256)
+		c.Splits = splits(p, workgroups, enoughWorkgroups, 4*enoughWorkgroups, 256)
 		aligned := p.a.quads && p.b.quads
 		large := p.M >= packFrom && p.N >= packFrom && p.K >= packFrom
 		if c.Splits > 1 && p.K >= 64*t.m {
@@ -309,7 +376,8 @@ func choices(p problem, a gpu.Adapter) []Choice {
 		}
 		// Matrices that can be read four elements at a time are worth packing only
 		// if they are larger, and through naga: Tint's shaders gain nothing.
-		c.Pack = i == 0 && large && (!aligned || p.In != F32 || min(p.M, p.N) >= 4*packFrom && a.Driver == "wgpu")
+		c.Pack = i == 0 && large && (!aligned || p.In != F32 || min(p.M, p.N) >= 2*packFrom && a.Driver == "wgpu")
+		c.Edges = i == 0 && large
 		if c.Pack {
 			c.Params = deep
 		}
@@ -332,7 +400,7 @@ func directChoice(p problem) Choice {
 	if p.N > 1<<20 {
 		c.Params = wide
 	}
-	c.Splits = splits(p, enoughWorkgroups, 64)
+	c.Splits = splits(p, 1, 0, 0, 64)
 	c.Pack = (!p.a.quads || !p.b.quads || p.In != F32) && min(p.M, p.N, p.K) >= 128
 	return c
 }
@@ -355,21 +423,23 @@ func skinnyChoice(p problem) (Choice, bool) {
 	if p.b.unit == inColumn {
 		c.Params = wgsl.Params{"BM": uint32(rows), "LANES_N": 8, "LANES_K": 32}
 	}
-	// Reading needs more workgroups in flight than arithmetic does.
-	c.Splits = splits(p, ceilDiv(ceilDiv(p.N, 4*int(c.Params["LANES_N"]))*p.Batch, 2), 16*int(c.Params["LANES_K"]))
+	// Reading needs more workgroups in flight than arithmetic does, but not more
+	// to be started than fit.
+	c.Splits = splits(p, ceilDiv(p.N, 4*int(c.Params["LANES_N"]))*p.Batch, 2*enoughWorkgroups, 2*enoughWorkgroups, 16*int(c.Params["LANES_K"]))
 	return c, true
 }
 
-// splits is into how many parts K is cut: so many that the workgroups suffice,
-// that no chain is too long, and that none is shorter than shortest.
-func splits(p problem, workgroups, shortest int) int {
+// splits is into how many parts K is cut: where fewer workgroups than are enough
+// compute C, so many that there are about as many as wanted; so many that no chain
+// is too long; and none shorter than shortest.
+func splits(p problem, workgroups, enough, wanted, shortest int) int {
 	// Adding them up takes a workgroup for each row of C.
 	if p.M > int(gpu.DefaultLimits().MaxComputeWorkgroupsPerDimension) {
 		return 1
 	}
 	n := 1
-	if workgroups < enoughWorkgroups {
-		n = ceilDiv(4*enoughWorkgroups, max(workgroups, 1))
+	if workgroups < enough {
+		n = wanted / max(workgroups, 1)
 	}
 	n = max(min(n, p.K/shortest), p.K/maxDepth)
 	return max(1, min(n, maxPartsBytes/4/max(1, p.M*p.N*p.Batch)))

@@ -83,7 +83,7 @@ func Choices(s Shape, a gpu.Adapter, opts ...Option) ([]Choice, error) {
 
 // A Buffer is memory on the device that a plan uses.
 type Buffer struct {
-	Name  string `json:"name"` // "A", "B", "C", "packed A", "packed B" or "parts of K"
+	Name  string `json:"name"` // "A", "B", "C", "packed A", "packed B" or "parts of K", of the last rows or columns if it says so
 	Bytes int    `json:"bytes"`
 }
 
@@ -137,11 +137,15 @@ func (p Plan) Loads() float64 {
 	if p.Pack {
 		size = float64(F32.Size())
 	}
-	return size * float64(q.Batch) * float64(q.K) * (float64(q.M)*float64(p.Grid[0]) + float64(q.N)*float64(p.Grid[1]))
+	bytes := size * float64(q.Batch) * float64(q.K) * (float64(p.inner[0])*float64(p.Grid[0]) + float64(p.inner[1])*float64(p.Grid[1]))
+	for _, e := range p.edges {
+		bytes += e.Loads()
+	}
+	return bytes
 }
 
 // Passes are the variants that run, in their order: those that pack, the product,
-// and the one that adds parts of K up.
+// the one that adds parts of K up, and those of the edges.
 func (p Plan) Passes() []string {
 	var names []string
 	for _, s := range p.shaders {
@@ -153,7 +157,7 @@ func (p Plan) Passes() []string {
 // addScratch computes the scratch memory of a plan and checks it against the
 // device: of as much of the batch as a grid can hold (device.go).
 func (p *Plan) addScratch(q problem, a gpu.Adapter) error {
-	count := min(p.Batch, int(a.Limits.MaxComputeWorkgroupsPerDimension)/p.Splits)
+	count := min(p.Batch, p.batches(a.Limits))
 	padded := func(n int) int { return ceilDiv(n, 4) * 4 }
 	if p.packA != nil {
 		p.scratch = append(p.scratch, Buffer{"packed A", 4 * count * padded(q.M) * q.K})

@@ -134,6 +134,43 @@ func TestPlanNumbers(t *testing.T) {
 	}
 }
 
+// The last rows and columns of C are products of their own where they are few of
+// a tile's, but not where there is nothing else, or they fill a tile.
+func TestPlanEdges(t *testing.T) {
+	t.Parallel()
+	a := adapterOf(gpu.DiscreteGPU, nil)
+	choice, err := ParseChoice("gemm_block/BM=32,BN=32,BK=4,TM=4,TN=4;pack;edges")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		m, n, passes int
+		grid         [3]uint32 // of the tiles
+		edges        bool
+	}{
+		{64, 64, 2, [3]uint32{2, 2, 1}, false},
+		{65, 64, 3, [3]uint32{2, 2, 1}, true}, // B is as if packed
+		{64, 80, 3, [3]uint32{2, 2, 1}, true},
+		{65, 81, 4, [3]uint32{3, 2, 1}, true},
+		{66, 65, 5, [3]uint32{2, 2, 1}, true},
+		{81, 81, 3, [3]uint32{3, 3, 1}, false},
+		{16, 64, 2, [3]uint32{2, 1, 1}, false},
+	} {
+		p, err := PlanFor(Shape{M: test.m, N: test.n, K: 40}, a, nil, WithChoice(choice))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Passes()) != test.passes || p.Grid != test.grid || p.Edges != test.edges {
+			t.Errorf("%d x %d: passes %q, grid %v, edges %t", test.m, test.n, p.Passes(), p.Grid, p.Edges)
+		}
+	}
+	a.Limits.MaxComputeWorkgroupStorageSize = 48 << 10
+	p, err := PlanFor(Shape{M: 1 << 12, N: 1<<12 + 1, K: 1 << 12}, a, nil)
+	if err != nil || !p.Edges || p.Grid != [3]uint32{32, 32, 1} {
+		t.Errorf("the planner takes %s, %v", p.Choice, err)
+	}
+}
+
 // A plan that needs too large a copy is not taken: the next that fits is.
 func TestPlanWithoutScratch(t *testing.T) {
 	t.Parallel()

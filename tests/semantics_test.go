@@ -31,6 +31,25 @@ func TestAlphaBeta(t *testing.T) {
 	})
 }
 
+// NaN as alpha or beta makes every element NaN.
+func TestAlphaBetaNaN(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, e *gemm.Engine) {
+		a := gemm.NewMatrix(2, 2, []float32{1, 2, 3, 4})
+		for _, opts := range [][]gemm.Option{{gemm.WithAlpha(float32(nan))}, {gemm.WithBeta(float32(nan))}} {
+			c := gemm.NewMatrix(2, 2, []float32{5, 6, 7, 8})
+			if err := e.Multiply(t.Context(), c, a, a, opts...); err != nil {
+				t.Fatal(err)
+			}
+			for i, got := range c.Data {
+				if got == got {
+					t.Errorf("element %d is %v, want NaN", i, got)
+				}
+			}
+		}
+	})
+}
+
 // old is C before, far from A B and different in each element; exact in all
 // types.
 func old(p, i, j int) float64 { return float64(32*(i%3) - 8*(j%4) + 4*p) }

@@ -142,11 +142,14 @@ fn multiply_add(x: Num, y: Num, sum: Num) -> Num {
 fn store_c(row: u32, col: u32, acc: Num) {
   let i = shape.c_offset + batch * shape.c_batch + row * shape.c_row + col * shape.c_col;
   var value = shape.alpha * f32(acc);
-  if (shape.beta != 0.0) { value = fma(shape.beta, old_c(i), value); }
+  if (reads_c()) { value = fma(shape.beta, old_c(i), value); }
   if (BIAS) { value += load_bias(row, col); }
   write_c(i, activate(value));
   // with IN_I8: atomicStore(&c[i], bitcast<u32>(acc));
 }
+
+// Whether beta is neither 0 nor -0, in integers: naga takes NaN for equal to 0.
+fn reads_c() -> bool { return (bitcast<u32>(shape.beta) << 1u) != 0u; }
 
 fn load_bias(row: u32, col: u32) -> f32 {
   let i = shape.bias_offset + batch * shape.bias_batch + row * shape.bias_row + col * shape.bias_col;

@@ -126,11 +126,14 @@ fn multiply_add(x: Num, y: Num, sum: Num) -> Num {
 fn store_c(row: u32, col: u32, acc: Num) {
   let i = shape.c_offset + batch * shape.c_batch + row * shape.c_row + col * shape.c_col;
   var value = shape.alpha * f32(acc);
-  if (shape.beta != 0.0) { value = fma(shape.beta, old_c(i), value); }
+  if (reads_c()) { value = fma(shape.beta, old_c(i), value); }
   if (BIAS) { value += load_bias(row, col); }
   write_c(i, activate(value));
   // with IN_I8: atomicStore(&c[i], bitcast<u32>(acc));
 }
+
+// Whether beta is neither 0 nor -0, in integers: naga takes NaN for equal to 0.
+fn reads_c() -> bool { return (bitcast<u32>(shape.beta) << 1u) != 0u; }
 
 fn load_bias(row: u32, col: u32) -> f32 {
   let i = shape.bias_offset + batch * shape.bias_batch + row * shape.bias_row + col * shape.bias_col;
@@ -302,7 +305,7 @@ fn multiply_add_quad(x: Num, y: Num4, sum: Num4) -> Num4 {
 fn store_c_quad(row: u32, col: u32, acc: Num4) {
   let i = (shape.c_offset + batch * shape.c_batch + row * shape.c_row + col) >> 2u;
   var value = shape.alpha * vec4<f32>(acc);
-  if (shape.beta != 0.0) { value = fma(vec4<f32>(shape.beta), decode_old(c_quads[i]), value); }
+  if (reads_c()) { value = fma(vec4<f32>(shape.beta), decode_old(c_quads[i]), value); }
   if (BIAS) {
     value.x += load_bias(row, col);
     value.y += load_bias(row, col + 1u);

@@ -9,16 +9,17 @@
 //                   grid ceil(n / BN) x ceil(m / BM) x batch * splits
 //     each invocation: BM x 4 elements, for every LANES_K-th group of 4 kk
 //       acc += A[rows, kk .. kk + 4] * B[kk .. kk + 4, columns]
-//     add up the LANES_K sums of each element, in a fixed order
+//     add up the LANES_K sums of each element, in a fixed order, 4 rows at a time
 //     C[tile] = act(alpha acc + beta C[tile] + bias[tile])
 //
 // The 4 x 4 elements of B are read as vectors along n or, where that is B's stride
 // of 1, along k; neighbouring invocations read neighbours in memory.
 // Masked: kk past k reads the last one again and counts as 0, by a choice, not a
-// product. Rows past m and columns past n read the last one again too, and are not
+// product; a slice that lies before k as a whole, which is the same for all
+// invocations, is loaded without asking. Rows past m and columns past n read the last one again too, and are not
 // stored.
 
-const BM: u32 = 1u; // tunable: rows of C per workgroup
+const BM: u32 = 1u; // tunable: rows of C per workgroup, 1 to 4 or a multiple of the vectors they take
 const LANES_N: u32 = 32u; // tunable: invocations beside each other in n
 const LANES_K: u32 = 8u; // tunable: invocations beside each other in k
 const UNROLL: bool = true; // tunable: write out the loops over the elements of an invocation
@@ -129,11 +130,14 @@ fn multiply_add(x: Num, y: Num, sum: Num) -> Num {
 fn store_c(row: u32, col: u32, acc: Num) {
   let i = shape.c_offset + batch * shape.c_batch + row * shape.c_row + col * shape.c_col;
   var value = shape.alpha * f32(acc);
-  if (shape.beta != 0.0) { value = fma(shape.beta, old_c(i), value); }
+  if (reads_c()) { value = fma(shape.beta, old_c(i), value); }
   if (BIAS) { value += load_bias(row, col); }
   write_c(i, activate(value));
   // with IN_I8: atomicStore(&c[i], bitcast<u32>(acc));
 }
+
+// Whether beta is neither 0 nor -0, in integers: naga takes NaN for equal to 0.
+fn reads_c() -> bool { return (bitcast<u32>(shape.beta) << 1u) != 0u; }
 
 fn load_bias(row: u32, col: u32) -> f32 {
   let i = shape.bias_offset + batch * shape.bias_batch + row * shape.bias_row + col * shape.bias_col;
@@ -305,7 +309,7 @@ fn multiply_add_quad(x: Num, y: Num4, sum: Num4) -> Num4 {
 fn store_c_quad(row: u32, col: u32, acc: Num4) {
   let i = (shape.c_offset + batch * shape.c_batch + row * shape.c_row + col) >> 2u;
   var value = shape.alpha * vec4<f32>(acc);
-  if (shape.beta != 0.0) { value = fma(vec4<f32>(shape.beta), decode_old(c_quads[i]), value); }
+  if (reads_c()) { value = fma(vec4<f32>(shape.beta), decode_old(c_quads[i]), value); }
   if (BIAS) {
     value.x += load_bias(row, col);
     value.y += load_bias(row, col + 1u);
@@ -347,13 +351,28 @@ const BN: u32 = LANES_N * 4u;
 const BK: u32 = LANES_K * 4u;
 const WG_SIZE: u32 = LANES_N * LANES_K;
 const A_ACROSS: bool = A_QUADS && A_TRANS; // a vector of A lies along m
-const BM4: u32 = (BM + 3u) / 4u;
-const A_VECTORS: u32 = BM4 * 4u; // rows along k, or BM4 along m for each of 4 kk
 const B_ACROSS: bool = B_QUADS && B_TRANS == false; // a vector of B lies along n
+const BM4: u32 = (BM + 3u) / 4u;
+const A_VECTORS: u32 = BM4 * 4u;
+const A_LOADS: u32 = BM + u32(A_ACROSS) * (A_VECTORS - BM); // rows along k, or BM4 along m for each of 4 kk
+const ROWS: u32 = BM / BM4; // of C, whose sums are added up at a time
+const SUMS: u32 = ROWS * LANES_N;
+const SUMMED: u32 = (SUMS + WG_SIZE - 1u) / WG_SIZE; // of these by an invocation
 
-const_assert BM > 0u && BM <= 16u && LANES_N > 0u && LANES_K > 0u;
+const_assert BM > 0u && BM <= 16u && ROWS * BM4 == BM && LANES_N > 0u && LANES_K > 0u;
 
-var<workgroup> sums: array<array<Num4, LANES_N>, LANES_K>;
+var<workgroup> sums: array<array<Num4, SUMS>, LANES_K>;
+
+// Element at which vector i of A begins, for a slice that begins at 0.
+fn start_a(row0: u32, kk: u32, i: u32) -> u32 {
+  if (A_ACROSS) { return index_a(min(row0 + i % BM4 * 4u, (shape.m - 1u) & ~3u), kk + i / BM4); }
+  return index_a(min(row0 + i, shape.m - 1u), kk);
+}
+
+fn start_b(kk: u32, col: u32, i: u32) -> u32 {
+  if (B_ACROSS) { return index_b(kk + i, min(col, (shape.n - 1u) & ~3u)); }
+  return index_b(kk, min(col + i, shape.n - 1u));
+}
 
 @compute @workgroup_size(WG_SIZE, 1, 1)
 fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -361,33 +380,38 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
   let row0 = tile.y * BM;
   let lane_n = select(lane % LANES_N, lane / LANES_K, B_TRANS);
   let lane_k = select(lane / LANES_N, lane % LANES_K, B_TRANS);
-  let col = tile.x * BN + lane_n * 4u;
   let first = tile.z % shape.splits * shape.depth;
   let last = min(first + shape.depth, shape.k);
 
+  var a_from: array<u32, A_VECTORS>;
+  for (var i = 0u; i < A_LOADS; i += 1u) { // unroll if UNROLL
+    a_from[i] = start_a(row0, lane_k * 4u, i);
+  }
+  var b_from: array<u32, 4>;
+  for (var i = 0u; i < 4u; i += 1u) { // unroll if UNROLL
+    b_from[i] = start_b(lane_k * 4u, tile.x * BN + lane_n * 4u, i);
+  }
   var acc: array<Num4, BM>;
   for (var i = 0u; i < BM; i += 1u) { // unroll if UNROLL
     acc[i] = Num4();
   }
-  for (var kk = first + lane_k * 4u; kk < last; kk += BK) {
-    var y: array<Num4, 4>; // vectors of B: along n for four kk, or along k for four columns
-    for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
-      if (B_ACROSS) {
-        y[c] = masked_vector_b(index_b(kk + c, min(col, (shape.n - 1u) & ~3u)), kk + c, last);
-      } else {
-        y[c] = masked_vector_b(index_b(kk, min(col + c, shape.n - 1u)), kk, last);
-      }
-    }
+  for (var k0 = first; k0 < last; k0 += BK) {
+    let kk = k0 + lane_k * 4u;
     var x: array<Num4, A_VECTORS>;
-    if (A_ACROSS) {
-      for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
-        for (var i = 0u; i < BM4; i += 1u) { // unroll if UNROLL
-          x[c * BM4 + i] = masked_vector_a(index_a(min(row0 + i * 4u, (shape.m - 1u) & ~3u), kk + c), kk + c, last);
-        }
+    var y: array<Num4, 4>;
+    if (k0 + BK <= last) {
+      for (var i = 0u; i < 4u; i += 1u) { // unroll if UNROLL
+        y[i] = vector_b(b_from[i] + k0 * shape.b_row);
+      }
+      for (var i = 0u; i < A_LOADS; i += 1u) { // unroll if UNROLL
+        x[i] = vector_a(a_from[i] + k0 * shape.a_col);
       }
     } else {
-      for (var i = 0u; i < BM; i += 1u) { // unroll if UNROLL
-        x[i] = masked_vector_a(index_a(min(row0 + i, shape.m - 1u), kk), kk, last);
+      for (var i = 0u; i < 4u; i += 1u) { // unroll if UNROLL
+        y[i] = masked_vector_b(b_from[i] + k0 * shape.b_row, kk + select(0u, i, B_ACROSS), last);
+      }
+      for (var i = 0u; i < A_LOADS; i += 1u) { // unroll if UNROLL
+        x[i] = masked_vector_a(a_from[i] + k0 * shape.a_col, kk + select(0u, i / BM4, A_ACROSS), last);
       }
     }
     for (var i = 0u; i < BM; i += 1u) { // unroll if UNROLL
@@ -402,15 +426,22 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
   }
 
   batch = tile.z; // each part of K has a C of its own
-  for (var i = 0u; i < BM; i += 1u) { // unroll if UNROLL
-    sums[lane_k][lane_n] = acc[i];
+  for (var g = 0u; g < BM4; g += 1u) { // unroll if UNROLL
+    for (var i = 0u; i < ROWS; i += 1u) { // unroll if UNROLL
+      sums[lane_k][i * LANES_N + lane_n] = acc[g * ROWS + i];
+    }
     workgroupBarrier();
-    if (lane_k == 0u && row0 + i < shape.m && col < shape.n) {
-      var sum = sums[0][lane_n];
-      for (var l = 1u; l < LANES_K; l += 1u) {
-        sum += sums[l][lane_n];
+    for (var s = 0u; s < SUMMED; s += 1u) { // unroll if UNROLL
+      let e = lane + s * WG_SIZE;
+      let row = row0 + g * ROWS + e / LANES_N;
+      let col = tile.x * BN + e % LANES_N * 4u;
+      if (e < SUMS && row < shape.m && col < shape.n) {
+        var sum = sums[0][e];
+        for (var l = 1u; l < LANES_K; l += 1u) {
+          sum += sums[l][e];
+        }
+        store_c_vector(row, col, sum);
       }
-      store_c_vector(row0 + i, col, sum);
     }
     workgroupBarrier();
   }

@@ -134,6 +134,7 @@ type planReport struct {
 	Variant     string        `json:"variant"`
 	Splits      int           `json:"splits"` // parts of K
 	Packed      bool          `json:"packed"`
+	Edges       bool          `json:"edges"` // passes of their own for the last rows or columns of C
 	Transposed  bool          `json:"transposed"`
 	Tile        [2]int        `json:"tile"` // rows and columns of C of a workgroup
 	Grid        [3]uint32     `json:"grid"` // workgroups over columns, rows, and batch times parts of K
@@ -223,7 +224,7 @@ func newPlanReport(s gemm.Shape, p gemm.Plan, a gpu.Adapter, opts []gemm.Option)
 	r := planReport{
 		M: p.M, N: p.N, K: p.K, Batch: p.Batch, DType: p.In.String(), OutDType: p.Out.String(), Adapter: a,
 		Choice: p.Choice.String(), Why: p.Why, Tuned: p.Tuned, Variant: p.Name(),
-		Splits: p.Splits, Packed: p.Pack, Transposed: p.Transposed,
+		Splits: p.Splits, Packed: p.Pack, Edges: p.Edges, Transposed: p.Transposed,
 		Tile: [2]int{int(bm), int(bn)}, Grid: p.Grid, Workgroups: int(p.Grid[0]) * int(p.Grid[1]) * int(p.Grid[2]),
 		Slices: p.Slices(), Passes: p.Passes(), Buffers: p.Buffers(),
 		Flops: p.Flops(), Bytes: p.Bytes(), Scratch: p.ScratchBytes(), Loads: p.Loads(),
@@ -321,6 +322,9 @@ func (r planReport) text(w io.Writer) error {
 		}
 	}
 	fmt.Fprintf(&out, "\n%s", r.drawing("              "))
+	if r.Edges {
+		out.WriteString("              the last rows or columns, few of a tile's, are passes of their own\n")
+	}
 	fmt.Fprintf(&out, "  operations  %.4g\n", r.Flops)
 	fmt.Fprintf(&out, "  bytes       %s for A, B and C", size(uint64(r.Bytes)))
 	if r.Scratch > 0 {

@@ -46,7 +46,7 @@ var forms = []string{
 	"gemm_tiled/BM=32,BN=64,BK=8,TM=4,TN=8,UNROLL=true",
 	"gemm_tiled/BM=8,BN=8,BK=8,TM=2,TN=4,NATIVE_F16=true",
 	"gemm_block/BM=32,BN=32,BK=4,TM=4,TN=4;splits=3;pack",
-	"gemm_block/BM=32,BN=16,BK=4,TM=4,TN=4;transposed",
+	"gemm_block/BM=32,BN=16,BK=4,TM=4,TN=4;transposed;edges",
 	"gemm_skinny/BM=4,LANES_N=4,LANES_K=2,UNROLL=false;splits=2;transposed",
 	"gemm_direct/TM=4,TN=4,LANES_N=2;splits=2",
 }

@@ -70,7 +70,7 @@ type product struct {
 	DType   string      `json:"dtype"`
 	Variant string      `json:"variant"`
 	Grid    [2]uint32   `json:"grid"`   // workgroups over rows and columns of C
-	Slices  int         `json:"slices"` // of K, in each workgroup
+	Slices  int         `json:"slices"` // of K
 	Seconds seconds     `json:"seconds"`
 	Clock   string      `json:"clock"` // that measured compute: device or host
 	GFLOPS  float64     `json:"gflops"`

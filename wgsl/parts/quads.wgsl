@@ -77,7 +77,7 @@ fn multiply_add_quad(x: Num, y: Num4, sum: Num4) -> Num4 {
 fn store_c_quad(row: u32, col: u32, acc: Num4) {
   let i = (shape.c_offset + batch * shape.c_batch + row * shape.c_row + col) >> 2u;
   var value = shape.alpha * vec4<f32>(acc);
-  if (shape.beta != 0.0) { value = fma(vec4<f32>(shape.beta), decode_old(c_quads[i]), value); }
+  if (reads_c()) { value = fma(vec4<f32>(shape.beta), decode_old(c_quads[i]), value); }
   if (BIAS) {
     value.x += load_bias(row, col);
     value.y += load_bias(row, col + 1u);

@@ -3,14 +3,18 @@
 //
 // A is m x k, of any strides and type. C holds, for each matrix of the batch, k
 // rows of m elements, each row padded to a multiple of 4 (c_row apart); what is
-// past m is 0. B and the bias are not read. B is packed in the same way, as the
+// past m there is a copy of the last. B and the bias are not read. B is packed in the same way, as the
 // transpose of A.
 //
-//   each workgroup: 32 x 32 elements      grid ceil(m / BN) x ceil(k / BM) x batch
-//     read them in the order of A's memory, write them in that of C's
+//   each workgroup: BN x BM elements      grid ceil(m / BN) x ceil(k / BM) x batch
+//     each invocation: 4 x 4, as vectors where A has them, transposed in registers
+//
+// Neighbouring invocations are neighbours in A's memory, 8 of them where that is
+// along k: so many that both reading and writing fill whole sectors.
 
-const BM: u32 = 32u; // tunable: kk per workgroup
-const BN: u32 = 32u; // tunable: rows of A per workgroup
+const BM: u32 = 32u; // kk per workgroup
+const BN: u32 = 128u; // rows of A per workgroup
+const UNROLL: bool = true; // tunable: write out the loops over the elements of an invocation
 // begin parts/operands.wgsl
 const IN_F16: bool = false; // tunable: A, B and the bias hold binary16, two elements a word
 const IN_BF16: bool = false; // tunable: A, B and the bias hold bfloat16, two elements a word
@@ -118,11 +122,14 @@ fn multiply_add(x: Num, y: Num, sum: Num) -> Num {
 fn store_c(row: u32, col: u32, acc: Num) {
   let i = shape.c_offset + batch * shape.c_batch + row * shape.c_row + col * shape.c_col;
   var value = shape.alpha * f32(acc);
-  if (shape.beta != 0.0) { value = fma(shape.beta, old_c(i), value); }
+  if (reads_c()) { value = fma(shape.beta, old_c(i), value); }
   if (BIAS) { value += load_bias(row, col); }
   write_c(i, activate(value));
   // with IN_I8: atomicStore(&c[i], bitcast<u32>(acc));
 }
+
+// Whether beta is neither 0 nor -0, in integers: naga takes NaN for equal to 0.
+fn reads_c() -> bool { return (bitcast<u32>(shape.beta) << 1u) != 0u; }
 
 fn load_bias(row: u32, col: u32) -> f32 {
   let i = shape.bias_offset + batch * shape.bias_batch + row * shape.bias_row + col * shape.bias_col;
@@ -294,7 +301,7 @@ fn multiply_add_quad(x: Num, y: Num4, sum: Num4) -> Num4 {
 fn store_c_quad(row: u32, col: u32, acc: Num4) {
   let i = (shape.c_offset + batch * shape.c_batch + row * shape.c_row + col) >> 2u;
   var value = shape.alpha * vec4<f32>(acc);
-  if (shape.beta != 0.0) { value = fma(vec4<f32>(shape.beta), decode_old(c_quads[i]), value); }
+  if (reads_c()) { value = fma(vec4<f32>(shape.beta), decode_old(c_quads[i]), value); }
   if (BIAS) {
     value.x += load_bias(row, col);
     value.y += load_bias(row, col + 1u);
@@ -331,35 +338,30 @@ fn encode_quad(v: vec4<f32>) -> QuadOut {
 }
 // end parts/quads.wgsl
 
-const LOADS: u32 = BN / 8u;
-const WIDTH: u32 = BN + 1u; // so that a column lies in different banks
+const A_ACROSS: bool = A_QUADS && A_TRANS; // a vector of A lies along m
+const BM4: u32 = BM / 4u;
+const BN4: u32 = BN / 4u;
+const WG_SIZE: u32 = BM4 * BN4;
 
-const_assert BM == 32u && BN == 32u;
-
-var<workgroup> elements: array<array<Num, WIDTH>, BM>; // [kk][row]
-
-@compute @workgroup_size(32, 8, 1)
-fn main(
-  @builtin(workgroup_id) tile: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+@compute @workgroup_size(WG_SIZE, 1, 1)
+fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   batch = tile.z;
-  let row0 = tile.x * BN;
-  let kk0 = tile.y * BM;
-  for (var n = 0u; n < LOADS; n += 1u) {
-    // Neighbours in x are neighbours in A's memory.
-    let kk = select(local.x, local.y + n * 8u, A_TRANS);
-    let row = select(local.y + n * 8u, local.x, A_TRANS);
-    var value = Num(0);
-    if (kk0 + kk < shape.k && row0 + row < shape.m) { value = load_a(row0 + row, kk0 + kk); }
-    elements[kk][row] = value;
+  let kk = tile.y * BM + select(lane % BM4, lane / BN4, A_TRANS) * 4u;
+  let row = tile.x * BN + select(lane / BM4, lane % BN4, A_TRANS) * 4u;
+  if (kk >= shape.k || row >= shape.m) { return; }
+  var v: array<Num4, 4>; // along m for four kk, or along k for four rows
+  for (var i = 0u; i < 4u; i += 1u) { // unroll if UNROLL
+    if (A_ACROSS) {
+      v[i] = vector_a(index_a(row, min(kk + i, shape.k - 1u)));
+    } else {
+      v[i] = masked_vector_a(index_a(min(row + i, shape.m - 1u), kk), kk, shape.k);
+    }
   }
-  workgroupBarrier();
-  let kk = lane / 8u;
-  let row = lane % 8u * 4u;
-  if (kk0 + kk < shape.k && row0 + row < shape.m) {
-    let quad = Num4(elements[kk][row], elements[kk][row + 1u], elements[kk][row + 2u], elements[kk][row + 3u]);
-    c_quads[(batch * shape.c_batch + (kk0 + kk) * shape.c_row + row0 + row) >> 2u] = bitcast<vec4<u32>>(quad);
+  for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
+    var quad = v[c];
+    if (!A_ACROSS) { quad = Num4(v[0][c], v[1][c], v[2][c], v[3][c]); }
+    if (kk + c < shape.k) {
+      c_quads[(batch * shape.c_batch + (kk + c) * shape.c_row + row) >> 2u] = bitcast<vec4<u32>>(quad);
+    }
   }
 }
