@@ -64,10 +64,8 @@ const exitHelp = `EXIT STATUS
 
 // run is main without the process around it: it returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRoot()
+	root := newRoot(stdout, stderr)
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitDone
@@ -111,7 +109,7 @@ func status(err error) int {
 	}
 }
 
-func newRoot() *cobra.Command {
+func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "wgemm",
 		Short: "Multiply matrices on the GPU, through WebGPU",
@@ -132,18 +130,48 @@ with a Vulkan, Metal or Direct3D 12 driver, on a software adapter, or on the CPU
 			return nil
 		},
 	}
+	root.SetOut(stdout) // before completion is made, which keeps it
+	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w (%s --help lists the flags)", err, cmd.CommandPath())
 	})
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.AddCommand(newRunCmd(), newInfoCmd(), newDemoCmd(), newBenchCmd(), newPlanCmd(), newTuneCmd(), newVerifyCmd(), newServeCmd(), newVersionCmd())
 	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitHelp + "\n")
-	for _, c := range append(root.Commands(), root) {
-		if c.Args != nil {
-			c.Args = wrongArgs(c.Args)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() { // cobra's own print help for a command that there is not, and succeed
+		case "help":
+			c.Args = existing(root)
+		case "completion":
+			c.RunE = root.RunE
 		}
 	}
+	wrongUse(root)
 	return root
+}
+
+// existing checks that arguments name a command.
+func existing(root *cobra.Command) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		found, rest, err := root.Find(args)
+		if err == nil && len(rest) > 0 {
+			err = fmt.Errorf("unknown command %q for %q", rest[0], found.CommandPath())
+		}
+		return err
+	}
+}
+
+// wrongUse makes errors about the arguments of a command, and of those below it,
+// wrong use.
+func wrongUse(c *cobra.Command) {
+	if c.Args != nil {
+		c.Args = wrongArgs(c.Args)
+	}
+	for _, below := range c.Commands() {
+		wrongUse(below)
+	}
 }
 
 // wrongArgs makes errors about arguments wrong use.
@@ -153,7 +181,7 @@ func wrongArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		switch {
 		case err == nil:
 			return nil
-		case cmd.HasSubCommands() || strings.Contains(err.Error(), "arg(s)"):
+		case cmd.HasSubCommands() || cmd.Name() == "help" || strings.Contains(err.Error(), "arg(s)"):
 			err = errors.New(strings.Replace(err.Error(), "arg(s)", "arguments", 1))
 		default: // cobra takes an argument too many for a command
 			err = fmt.Errorf("unexpected argument %q", args[0])
