@@ -297,7 +297,7 @@ func TestVerify(t *testing.T) {
 			args = append(args, "--device", cpuName)
 		}
 		code, stdout, stderr := wgemm(t, args...)
-		if code != exitUsage || stdout != "" || !strings.Contains(stderr, tc.want) {
+		if code != exitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, tc.want) {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q, want %q", tc.args, code, stdout, stderr, tc.want)
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -587,6 +589,51 @@ func TestHelpAndVersion(t *testing.T) {
 				t.Errorf("%v: exit %d, %q is not in\n%s", tc.args, code, want, stdout)
 			}
 		}
+	}
+}
+
+// Tests may run as root, for whom no file is out of reach.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		err  error
+		want int
+	}{
+		{errors.New("x"), exitFailed},
+		{usagef("x"), exitUsage},
+		{&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}, exitUsage},
+		{fmt.Errorf("A: %w", &fs.PathError{Op: "open", Path: "x", Err: fs.ErrPermission}), exitUsage},
+		{errors.Join(usagef("x"), fmt.Errorf("%w: 1", errDiffers)), exitDiffers},
+		{fmt.Errorf("x: %w", gpu.ErrNoAdapter), exitNoDevice},
+	} {
+		if got := status(tc.err); got != tc.want {
+			t.Errorf("%v: exit %d, want %d", tc.err, got, tc.want)
+		}
+	}
+}
+
+// A file that is written last is asked for first, and left as it was.
+func TestCheckOutput(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	kept, fresh := filepath.Join(dir, "kept"), filepath.Join(dir, "fresh")
+	if err := os.WriteFile(kept, []byte("text"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		path string
+		ok   bool
+	}{{kept, true}, {fresh, true}, {os.DevNull, true}, {dir, false}, {filepath.Join(dir, "no", "x"), false}} {
+		err := checkOutput("--flag", tc.path)
+		if (err == nil) != tc.ok || (err != nil && (status(err) != exitUsage || !strings.HasPrefix(err.Error(), "--flag: open "+tc.path))) {
+			t.Errorf("%s: %v", tc.path, err)
+		}
+	}
+	if text, err := os.ReadFile(kept); err != nil || string(text) != "text" {
+		t.Errorf("%s holds %q, %v", kept, text, err)
+	}
+	if _, err := os.Stat(fresh); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s was left behind: %v", fresh, err)
 	}
 }
 

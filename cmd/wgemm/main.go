@@ -102,11 +102,32 @@ func status(err error) int {
 	case errors.Is(err, gpu.ErrNoAdapter), errors.Is(err, gpu.ErrUnsupported):
 		return exitNoDevice
 	case errors.As(err, &usage), errors.As(err, &format), errors.As(err, &shape), errors.As(err, &param),
-		errors.Is(err, fs.ErrNotExist):
+		errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return exitUsage
 	default:
 		return exitFailed
 	}
+}
+
+// checkOutput asks before long work whether the file of a flag can be written. It
+// leaves nothing behind.
+func checkOutput(flag, path string) error {
+	info, err := os.Stat(path)
+	if err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeDevice) != 0 {
+		return nil // the reader of a pipe would take closing it for the end
+	}
+	isNew := errors.Is(err, fs.ErrNotExist)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err == nil {
+		err = f.Close()
+	}
+	if err == nil && isNew {
+		err = os.Remove(path)
+	}
+	if err != nil {
+		return usagef("%s: %w", flag, err)
+	}
+	return nil
 }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {

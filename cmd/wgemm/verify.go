@@ -101,6 +101,11 @@ func runVerify(ctx context.Context, o *verifyOptions) error {
 			return usagef("--suite %q: want one of %s", name, strings.Join(verify.Names(), ", "))
 		}
 	}
+	if o.junit != "" {
+		if err := checkOutput("--junit", o.junit); err != nil {
+			return err
+		}
+	}
 	engine, where, err := o.where.open(ctx)
 	if err != nil {
 		return err
@@ -264,16 +269,14 @@ func (o *verifyOptions) report(where place, results []verifyResult) error {
 		r.Suites = append(r.Suites, out)
 	}
 	o.progress.phases.done()
-	if o.junit != "" {
-		if err := writeJUnit(o.junit, results); err != nil {
-			return err
-		}
-	}
 	var err error
 	if o.asJSON {
 		err = printJSON(o.stdout, r)
 	} else {
 		err = r.text(o.stdout, where)
+	}
+	if err == nil && o.junit != "" {
+		err = writeJUnit(o.junit, results)
 	}
 	if err == nil && failed > 0 {
 		err = fmt.Errorf("%w: %d of %d cases failed", errDiffers, failed, len(results))
