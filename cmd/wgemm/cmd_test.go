@@ -210,6 +210,19 @@ func TestRunReports(t *testing.T) {
 		if code != 0 || !strings.Contains(stdout, "right: compared 1200 of 1200 elements") || !strings.Contains(stdout, "GFLOP/s") {
 			t.Errorf("exit %d: %s", code, stdout)
 		}
+		// Each part of K has workgroups of its own.
+		parts := []string{"run", a, b, "-o", out, "--device", device, "--check", "--kernel", "gemm_direct/TM=4,TN=8;splits=2"}
+		code, stdout, stderr = wgemm(t, parts...)
+		want := ", 2 parts of K, 5 slices of K\n"
+		if device != cpuName {
+			want = ", 20 workgroups" + want
+		}
+		if code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("parts of K: exit %d, want %q in %s%s", code, want, stdout, stderr)
+		}
+		if code, stdout, _ = wgemm(t, append(parts, "--json")...); code != 0 || !strings.Contains(stdout, `"splits": 2,`) {
+			t.Errorf("parts of K: exit %d: %s", code, stdout)
+		}
 		// Pairs of binary32 on a device, float64 on the CPU, with the tunables given.
 		code, stdout, stderr = wgemm(t, "run", a, b, "-o", out, "--device", device, "--check", "--json", "--acc", "f32x2", "--set", "BK=16")
 		pairs := "gemm_compensated/BM=32,BN=32,BK=16,TM=2,TN=2,UNROLL=true"

@@ -134,12 +134,15 @@ type runReport struct {
 	Beta     float32       `json:"beta"`
 	Act      string        `json:"act"`
 	Grid     [2]uint32     `json:"grid"`   // workgroups over rows and columns of C
-	Slices   int           `json:"slices"` // of K, in each workgroup
+	Splits   int           `json:"splits"` // parts of K, each of workgroups of its own
+	Slices   int           `json:"slices"` // of K, in all its parts together
 	Seconds  seconds       `json:"seconds"`
 	Clock    string        `json:"clock"`  // that measured compute: device or host
 	GFLOPS   float64       `json:"gflops"` // 2 batch m n k / compute / 1e9
 	Check    *checkReport  `json:"check,omitempty"`
 	Range    []rangeReport `json:"range,omitempty"` // with --report-range
+
+	workgroups int // of all matrices and parts of K
 }
 
 // A checkReport is a gemm.Report for programs.
@@ -462,7 +465,8 @@ func (j job) run(ctx context.Context, in inputs, dtype, outDType gemm.DType, act
 	if err != nil {
 		return j.explain(err)
 	}
-	r.Variant, r.Tuned, r.Grid, r.Slices = plan.Name(), plan.Tuned, [2]uint32{plan.Grid[1], plan.Grid[0]}, plan.Slices()
+	r.Variant, r.Tuned, r.Splits, r.Slices = plan.Name(), plan.Tuned, max(plan.Splits, 1), plan.Slices()
+	r.Grid, r.workgroups = [2]uint32{plan.Grid[1], plan.Grid[0]}, int(plan.Grid[0])*int(plan.Grid[1])*int(plan.Grid[2])
 	j.phases.note(j.where.note)
 	if r.Batch > 0 && r.M > 0 && r.N > 0 {
 		if err := j.compute(ctx, plan, c, x, r); err != nil {
@@ -656,8 +660,11 @@ func (r runReport) print(j job) error {
 		if r.Tuned {
 			out.WriteString(tunedMark)
 		}
-		if r.Grid[0] > 0 && j.where.Adapter != nil {
-			fmt.Fprintf(&out, ", %s", plural(int(r.Grid[0])*int(r.Grid[1])*r.Batch, "workgroup"))
+		if r.workgroups > 0 && j.where.Adapter != nil {
+			fmt.Fprintf(&out, ", %s", plural(r.workgroups, "workgroup"))
+		}
+		if r.Splits > 1 {
+			fmt.Fprintf(&out, ", %d parts of K", r.Splits)
 		}
 		if r.Slices > 0 {
 			fmt.Fprintf(&out, ", %s of K", plural(r.Slices, "slice"))
