@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -145,8 +146,10 @@ with a Vulkan, Metal or Direct3D 12 driver, on a software adapter, or on the CPU
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		// cobra checks this too, later, and its error would not be wrong use.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cmd.ValidateFlagGroups(); err != nil {
-				return usageError{err}
+			if err := cmd.ValidateFlagGroups(); err != nil { // which are of flags that exclude each other
+				_, set, _ := strings.Cut(err.Error(), "; [")
+				set, _, _ = strings.Cut(set, "]")
+				return usagef("--%s: want one of them", strings.ReplaceAll(set, " ", " and --"))
 			}
 			return nil
 		},
@@ -154,7 +157,11 @@ with a Vulkan, Metal or Direct3D 12 driver, on a software adapter, or on the CPU
 	root.SetOut(stdout) // before completion is made, which keeps it
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w (%s --help lists the flags)", err, cmd.CommandPath())
+		text := err.Error()
+		if number, ok := errors.AsType[*strconv.NumError](err); ok {
+			text = strings.Replace(text, number.Error(), wanted(number), 1)
+		}
+		return usagef("%s (%s --help lists the flags)", text, cmd.CommandPath())
 	})
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.AddCommand(newRunCmd(), newInfoCmd(), newDemoCmd(), newBenchCmd(), newPlanCmd(), newTuneCmd(), newVerifyCmd(), newServeCmd(), newVersionCmd())
@@ -171,6 +178,19 @@ with a Vulkan, Metal or Direct3D 12 driver, on a software adapter, or on the CPU
 	}
 	wrongUse(root)
 	return root
+}
+
+// wanted says of the value of a flag what it is not.
+func wanted(err *strconv.NumError) string {
+	switch {
+	case err.Func == "ParseBool":
+		return "want true or false"
+	case errors.Is(err, strconv.ErrRange):
+		return "out of range"
+	case err.Func == "ParseFloat":
+		return "want a number"
+	}
+	return "want a whole number"
 }
 
 // existing checks that arguments name a command.
