@@ -424,7 +424,7 @@ func TestWrongUse(t *testing.T) {
 		{"folder of the output", runs("good.npy", "good.npy", "-o", filepath.Join(dir, "no", "out.npy")), 2, []string{"out.npy", "folder"}},
 		{"output is a folder", runs("good.npy", "good.npy", "-o", dir), 2, []string{dir}},
 		{"inner sizes", runs("good.npy", "tall.npy", "-o", out), 2, []string{"good.npy is 2 x 2", "tall.npy is 3 x 2", "want a B with 2 rows, one for each column of A"}},
-		{"missing", runs("good.npy", "missing.npy", "-o", out), 2, []string{"B:", "missing.npy", "no such file"}},
+		{"missing", runs("good.npy", "missing.npy", "-o", out), 2, []string{"B:", "missing.npy", "o such file"}},
 		{"empty", runs("empty.npy", "good.npy", "-o", out), 2, []string{"A:", "empty.npy", "empty file"}},
 		{"truncated", runs("truncated.npy", "good.npy", "-o", out), 2, []string{"truncated.npy", "11 bytes", "want 16"}},
 		{"overlong", runs("overlong.npy", "good.npy", "-o", out), 2, []string{"overlong.npy", "20 bytes", "want 16"}},
