@@ -189,6 +189,8 @@ func wanted(err *strconv.NumError) string {
 		return "out of range"
 	case err.Func == "ParseFloat":
 		return "want a number"
+	case err.Func == "ParseUint":
+		return "want a whole number from 0 on"
 	}
 	return "want a whole number"
 }
