@@ -63,4 +63,5 @@ bench-peers: setup ## measure wgemm and what others offer, side by side (SHAPES=
 	@sh bin/peers/run.sh $(SHAPES)
 
 clean: ## remove what the other targets built
-	rm -rf bin dist
+	rm -rf bin
+	find wasm/dist -mindepth 1 ! -name .gitkeep -delete

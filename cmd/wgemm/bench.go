@@ -188,9 +188,13 @@ func runBench(ctx context.Context, o *benchOptions) error {
 		}
 	}
 	o.phases.done()
-	if err := o.charts(r, list); err != nil {
+	if err := o.print(r, where); err != nil {
 		return err
 	}
+	return o.charts(r, list)
+}
+
+func (o *benchOptions) print(r benchReport, where place) error {
 	switch {
 	case o.asJSON:
 		return printJSON(o.stdout, r)

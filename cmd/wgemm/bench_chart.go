@@ -17,8 +17,14 @@ import (
 // checkCharts returns an error for charts that cannot be drawn.
 func (o *benchOptions) checkCharts(shapes []shape) error {
 	for flag, file := range map[string]string{"--plot": o.plot, "--roofline": o.roofline} {
-		if file != "" && !slices.Contains(chart.Formats, format(file)) {
+		if file == "" {
+			continue
+		}
+		if !slices.Contains(chart.Formats, format(file)) {
 			return usagef("%s %q: want a file that ends in .%s", flag, file, strings.Join(chart.Formats, " or ."))
+		}
+		if err := checkOutput(flag, file); err != nil {
+			return err
 		}
 	}
 	if o.plot != "" {

@@ -37,6 +37,8 @@ func TestBenchWrongCharts(t *testing.T) {
 	wrongBench(t, map[string]string{
 		"--plot a.gif":                             ".svg or .png",
 		"--roofline a":                             ".svg or .png",
+		"--plot no/such/a.svg --sizes 8":           "--plot: open no/such/a.svg: ",
+		"--roofline no/such/a.png --sizes 8":       "--roofline: open no/such/a.png: ",
 		"--plot a.svg --shapes 1x2x3":              "1x2x3 is not square",
 		"--roofline a.svg --compare cpu --sizes 8": "no roof",
 	})

@@ -281,6 +281,11 @@ func TestVerify(t *testing.T) {
 		{[]string{"--case", "no"}, `--case "no": no such case`},
 		{[]string{"--shapes", "3x4"}, `--shapes "3x4": want MxNxK`},
 		{[]string{"--shapes", "3x-4x5"}, "want MxNxK"},
+		{[]string{"--shapes", "16777216x16777216x1"}, `--shapes "16777216x16777216x1": past 2^32 elements`},
+		{[]string{"--shapes", "1x16777216x16777216"}, "past 2^32 elements"},
+		{[]string{"--shapes", "16777216x1x16777216"}, "past 2^32 elements"},
+		{[]string{"--shapes", "3x4x5", "--suite", "f16,bf16"}, "--suite f16,bf16 with --shapes: want one of f16, bf16, int8"},
+		{[]string{"--shapes", "3x4x5", "--suite", "edges"}, "--suite edges with --shapes: want one of"},
 		{[]string{"--kernel", "gemm"}, `--kernel "gemm": `},
 		{[]string{"--kernel", "gemm_tiled/BM=7"}, "BM % TM"},
 		{[]string{"--seed", "-1"}, "--seed"},
@@ -292,7 +297,7 @@ func TestVerify(t *testing.T) {
 			args = append(args, "--device", cpuName)
 		}
 		code, stdout, stderr := wgemm(t, args...)
-		if code != exitUsage || stdout != "" || !strings.Contains(stderr, tc.want) {
+		if code != exitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, tc.want) {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q, want %q", tc.args, code, stdout, stderr, tc.want)
 		}
 	}

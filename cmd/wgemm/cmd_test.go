@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -208,6 +210,19 @@ func TestRunReports(t *testing.T) {
 		if code != 0 || !strings.Contains(stdout, "right: compared 1200 of 1200 elements") || !strings.Contains(stdout, "GFLOP/s") {
 			t.Errorf("exit %d: %s", code, stdout)
 		}
+		// Each part of K has workgroups of its own.
+		parts := []string{"run", a, b, "-o", out, "--device", device, "--check", "--kernel", "gemm_direct/TM=4,TN=8;splits=2"}
+		code, stdout, stderr = wgemm(t, parts...)
+		want := ", 2 parts of K, 5 slices of K\n"
+		if device != cpuName {
+			want = ", 20 workgroups" + want
+		}
+		if code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("parts of K: exit %d, want %q in %s%s", code, want, stdout, stderr)
+		}
+		if code, stdout, _ = wgemm(t, append(parts, "--json")...); code != 0 || !strings.Contains(stdout, `"splits": 2,`) {
+			t.Errorf("parts of K: exit %d: %s", code, stdout)
+		}
 		// Pairs of binary32 on a device, float64 on the CPU, with the tunables given.
 		code, stdout, stderr = wgemm(t, "run", a, b, "-o", out, "--device", device, "--check", "--json", "--acc", "f32x2", "--set", "BK=16")
 		pairs := "gemm_compensated/BM=32,BN=32,BK=16,TM=2,TN=2,UNROLL=true"
@@ -399,13 +414,17 @@ func TestWrongUse(t *testing.T) {
 		{"no command", []string{"multiply"}, 2, []string{`unknown command "multiply"`}},
 		{"unknown flag", []string{"run", "--fast"}, 2, []string{"unknown flag: --fast", "wgemm run --help"}},
 		{"one file", []string{"run", "a.npy"}, 2, []string{"accepts 2 arguments, received 1"}},
+		{"help of no command", []string{"help", "multiply"}, 2, []string{`unknown command "multiply" for "wgemm"`, "wgemm help --help"}},
+		{"help of a command and more", []string{"help", "run", "more"}, 2, []string{`unknown command "more" for "wgemm run"`}},
+		{"completion of no shell", []string{"completion", "csh"}, 2, []string{`unknown command "csh" for "wgemm completion"`}},
+		{"completion with an argument", []string{"completion", "bash", "x"}, 2, []string{`unexpected argument "x"`}},
 		{"demo with an argument", []string{"demo", "x"}, 2, []string{`unexpected argument "x"`}},
 		{"no output", runs("good.npy", "good.npy"), 2, []string{"no output file", "-o OUT"}},
 		{"ending of the output", runs("good.npy", "good.npy", "-o", filepath.Join(dir, "out.txt")), 2, []string{".txt", "want .npy, "}},
 		{"folder of the output", runs("good.npy", "good.npy", "-o", filepath.Join(dir, "no", "out.npy")), 2, []string{"out.npy", "folder"}},
 		{"output is a folder", runs("good.npy", "good.npy", "-o", dir), 2, []string{dir}},
 		{"inner sizes", runs("good.npy", "tall.npy", "-o", out), 2, []string{"good.npy is 2 x 2", "tall.npy is 3 x 2", "want a B with 2 rows, one for each column of A"}},
-		{"missing", runs("good.npy", "missing.npy", "-o", out), 2, []string{"B:", "missing.npy", "no such file"}},
+		{"missing", runs("good.npy", "missing.npy", "-o", out), 2, []string{"B:", "missing.npy", "o such file"}},
 		{"empty", runs("empty.npy", "good.npy", "-o", out), 2, []string{"A:", "empty.npy", "empty file"}},
 		{"truncated", runs("truncated.npy", "good.npy", "-o", out), 2, []string{"truncated.npy", "11 bytes", "want 16"}},
 		{"overlong", runs("overlong.npy", "good.npy", "-o", out), 2, []string{"overlong.npy", "20 bytes", "want 16"}},
@@ -415,7 +434,14 @@ func TestWrongUse(t *testing.T) {
 		{"object", runs("object.npy", "good.npy", "-o", out), 2, []string{"object.npy", "|O"}},
 		{"four dimensions", runs("good.npy", "four.npy", "-o", out), 2, []string{"four.npy", "4 dimensions"}},
 		{"batches", runs("two.npy", "three.npy", "-o", out), 2, []string{"two.npy holds 2 matrices, want 3"}},
-		{"C", runs("good.npy", "good.npy", "-c", filepath.Join(dir, "tall.npy"), "-o", out), 2, []string{"tall.npy is 3 x 2", "want a C of 2 x 2"}},
+		{"C", runs("good.npy", "good.npy", "-c", filepath.Join(dir, "tall.npy"), "-o", out), 2, []string{"tall.npy is 3 x 2: want a C of 2 x 2\n"}},
+		{"C for a batch", runs("two.npy", "good.npy", "-c", filepath.Join(dir, "good.npy"), "-o", out), 2, []string{"good.npy is 2 x 2: want a C of 2 times 2 x 2\n"}},
+		{"not a number", runs("good.npy", "good.npy", "--alpha", "x"), 2, []string{`invalid argument "x" for "--alpha" flag: want a number (wgemm run --help`}},
+		{"number too large", runs("good.npy", "good.npy", "--alpha", "1e400"), 2, []string{`"1e400" for "--alpha" flag: out of range (`}},
+		{"not a whole number", []string{"plan", "8", "8", "8", "--batch", "1.5"}, 2, []string{`"1.5" for "--batch" flag: want a whole number (`}},
+		{"below 0", []string{"verify", "--seed", "-1"}, 2, []string{`"-1" for "--seed" flag: want a whole number from 0 on (`}},
+		{"neither true nor false", runs("good.npy", "good.npy", "--check=perhaps"), 2, []string{`"perhaps" for "--check" flag: want true or false (`}},
+		{"two of a kind", []string{"bench", "--json", "--csv"}, 2, []string{"wgemm: --csv and --json: want one of them\n"}},
 		{"bias", runs("good.npy", "good.npy", "--bias", filepath.Join(dir, "tall.npy"), "-o", out), 2, []string{"tall.npy is 3 x 2", "want a bias of 1 x 2"}},
 		{"beta without C", runs("good.npy", "good.npy", "--beta", "2", "-o", out), 2, []string{"want -c FILE"}},
 		{"transposed", runs("tall.npy", "good.npy", "--trans-a", "-o", out), 2, []string{"is 2 x 3", "(A transposed)", "want a B with 3 rows"}},
@@ -570,6 +596,10 @@ func TestHelpAndVersion(t *testing.T) {
 		{[]string{"demo", "--help"}, []string{"13.3", "EXIT STATUS"}},
 		{[]string{"info", "--help"}, []string{"wgemm info --json", "EXIT STATUS"}},
 		{[]string{"version"}, []string{"wgemm ", "go1."}},
+		{[]string{"help"}, []string{"Available Commands:", "EXIT STATUS"}},
+		{[]string{"help", "run"}, []string{"wgemm run a.npy b.npy -o c.npy"}},
+		{[]string{"help", "completion", "bash"}, []string{"wgemm completion bash"}},
+		{[]string{"completion"}, []string{"wgemm completion [command]", "powershell"}},
 		{[]string{"completion", "bash"}, []string{"wgemm"}},
 		{[]string{"__complete", "run", "--kernel", ""}, []string{"gemm_tiled", "gemm_naive"}},
 	} {
@@ -579,6 +609,51 @@ func TestHelpAndVersion(t *testing.T) {
 				t.Errorf("%v: exit %d, %q is not in\n%s", tc.args, code, want, stdout)
 			}
 		}
+	}
+}
+
+// Tests may run as root, for whom no file is out of reach.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		err  error
+		want int
+	}{
+		{errors.New("x"), exitFailed},
+		{usagef("x"), exitUsage},
+		{&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}, exitUsage},
+		{fmt.Errorf("A: %w", &fs.PathError{Op: "open", Path: "x", Err: fs.ErrPermission}), exitUsage},
+		{errors.Join(usagef("x"), fmt.Errorf("%w: 1", errDiffers)), exitDiffers},
+		{fmt.Errorf("x: %w", gpu.ErrNoAdapter), exitNoDevice},
+	} {
+		if got := status(tc.err); got != tc.want {
+			t.Errorf("%v: exit %d, want %d", tc.err, got, tc.want)
+		}
+	}
+}
+
+// A file that is written last is asked for first, and left as it was.
+func TestCheckOutput(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	kept, fresh := filepath.Join(dir, "kept"), filepath.Join(dir, "fresh")
+	if err := os.WriteFile(kept, []byte("text"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		path string
+		ok   bool
+	}{{kept, true}, {fresh, true}, {os.DevNull, true}, {dir, false}, {filepath.Join(dir, "no", "x"), false}} {
+		err := checkOutput("--flag", tc.path)
+		if (err == nil) != tc.ok || (err != nil && (status(err) != exitUsage || !strings.HasPrefix(err.Error(), "--flag: open "+tc.path))) {
+			t.Errorf("%s: %v", tc.path, err)
+		}
+	}
+	if text, err := os.ReadFile(kept); err != nil || string(text) != "text" {
+		t.Errorf("%s holds %q, %v", kept, text, err)
+	}
+	if _, err := os.Stat(fresh); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s was left behind: %v", fresh, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -64,10 +65,8 @@ const exitHelp = `EXIT STATUS
 
 // run is main without the process around it: it returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRoot()
+	root := newRoot(stdout, stderr)
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitDone
@@ -104,14 +103,35 @@ func status(err error) int {
 	case errors.Is(err, gpu.ErrNoAdapter), errors.Is(err, gpu.ErrUnsupported):
 		return exitNoDevice
 	case errors.As(err, &usage), errors.As(err, &format), errors.As(err, &shape), errors.As(err, &param),
-		errors.Is(err, fs.ErrNotExist):
+		errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return exitUsage
 	default:
 		return exitFailed
 	}
 }
 
-func newRoot() *cobra.Command {
+// checkOutput asks before long work whether the file of a flag can be written. It
+// leaves nothing behind.
+func checkOutput(flag, path string) error {
+	info, err := os.Stat(path)
+	if err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeDevice) != 0 {
+		return nil // the reader of a pipe would take closing it for the end
+	}
+	isNew := errors.Is(err, fs.ErrNotExist)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err == nil {
+		err = f.Close()
+	}
+	if err == nil && isNew {
+		err = os.Remove(path)
+	}
+	if err != nil {
+		return usagef("%s: %w", flag, err)
+	}
+	return nil
+}
+
+func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "wgemm",
 		Short: "Multiply matrices on the GPU, through WebGPU",
@@ -126,24 +146,75 @@ with a Vulkan, Metal or Direct3D 12 driver, on a software adapter, or on the CPU
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		// cobra checks this too, later, and its error would not be wrong use.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cmd.ValidateFlagGroups(); err != nil {
-				return usageError{err}
+			if err := cmd.ValidateFlagGroups(); err != nil { // which are of flags that exclude each other
+				_, set, _ := strings.Cut(err.Error(), "; [")
+				set, _, _ = strings.Cut(set, "]")
+				return usagef("--%s: want one of them", strings.ReplaceAll(set, " ", " and --"))
 			}
 			return nil
 		},
 	}
+	root.SetOut(stdout) // before completion is made, which keeps it
+	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w (%s --help lists the flags)", err, cmd.CommandPath())
+		text := err.Error()
+		if number, ok := errors.AsType[*strconv.NumError](err); ok {
+			text = strings.Replace(text, number.Error(), wanted(number), 1)
+		}
+		return usagef("%s (%s --help lists the flags)", text, cmd.CommandPath())
 	})
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.AddCommand(newRunCmd(), newInfoCmd(), newDemoCmd(), newBenchCmd(), newPlanCmd(), newTuneCmd(), newVerifyCmd(), newServeCmd(), newVersionCmd())
 	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitHelp + "\n")
-	for _, c := range append(root.Commands(), root) {
-		if c.Args != nil {
-			c.Args = wrongArgs(c.Args)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() { // cobra's own print help for a command that there is not, and succeed
+		case "help":
+			c.Args = existing(root)
+		case "completion":
+			c.RunE = root.RunE
 		}
 	}
+	wrongUse(root)
 	return root
+}
+
+// wanted says of the value of a flag what it is not.
+func wanted(err *strconv.NumError) string {
+	switch {
+	case err.Func == "ParseBool":
+		return "want true or false"
+	case errors.Is(err, strconv.ErrRange):
+		return "out of range"
+	case err.Func == "ParseFloat":
+		return "want a number"
+	case err.Func == "ParseUint":
+		return "want a whole number from 0 on"
+	}
+	return "want a whole number"
+}
+
+// existing checks that arguments name a command.
+func existing(root *cobra.Command) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		found, rest, err := root.Find(args)
+		if err == nil && len(rest) > 0 {
+			err = fmt.Errorf("unknown command %q for %q", rest[0], found.CommandPath())
+		}
+		return err
+	}
+}
+
+// wrongUse makes errors about the arguments of a command, and of those below it,
+// wrong use.
+func wrongUse(c *cobra.Command) {
+	if c.Args != nil {
+		c.Args = wrongArgs(c.Args)
+	}
+	for _, below := range c.Commands() {
+		wrongUse(below)
+	}
 }
 
 // wrongArgs makes errors about arguments wrong use.
@@ -153,7 +224,7 @@ func wrongArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		switch {
 		case err == nil:
 			return nil
-		case cmd.HasSubCommands() || strings.Contains(err.Error(), "arg(s)"):
+		case cmd.HasSubCommands() || cmd.Name() == "help" || strings.Contains(err.Error(), "arg(s)"):
 			err = errors.New(strings.Replace(err.Error(), "arg(s)", "arguments", 1))
 		default: // cobra takes an argument too many for a command
 			err = fmt.Errorf("unexpected argument %q", args[0])

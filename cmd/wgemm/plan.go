@@ -295,11 +295,7 @@ func limitUses(p gemm.Plan, l gpu.Limits) []limitUse {
 
 func (r planReport) text(w io.Writer) error {
 	var out strings.Builder
-	times := ""
-	if r.Batch > 1 {
-		times = fmt.Sprintf("%d times ", r.Batch)
-	}
-	fmt.Fprintf(&out, "%s%d x %d by %d x %d, %s to %s, on %s\n", times, r.M, r.K, r.K, r.N, r.DType, r.OutDType, r.Adapter)
+	fmt.Fprintf(&out, "%s by %d x %d, %s to %s, on %s\n", sizeOf(r.Batch, r.M, r.K), r.K, r.N, r.DType, r.OutDType, r.Adapter)
 	tuned := ""
 	if r.Tuned {
 		tuned = tunedMark

@@ -54,8 +54,8 @@ where op transposes or not; by default just OUT = A B.
 
 Files are .npy, .npz (a.npz:name), .safetensors (w.safetensors:name), .mtx, .csv
 or .tsv. A vector of n elements is a row as A and a column as B. Three dimensions
-are a batch of matrices; a single matrix goes with each of a batch. A bias is a
-row, a column or a matrix. OUT is written in the format of its ending and may be
+are a batch of matrices; a single A, B or bias goes with each of a batch. A bias is
+a row, a column or a matrix. OUT is written in the format of its ending and may be
 one of the inputs. Nothing is written unless all went well.
 
 Values are rounded to --dtype when they are read: f16 or bf16 if both files hold
@@ -92,7 +92,7 @@ some rows. --report-range counts what left the range of --dtype and --out-dtype.
 	f.StringVar(&o.dtype, "dtype", "", "type of the elements of A and B: f32, f16, bf16 or i8 (default that of both files if f16 or bf16, else f32)")
 	f.StringVar(&o.outDType, "out-dtype", "", "type of the elements of OUT: that of A and B, or f32 (default that of A and B; i32 for i8)")
 	f.StringVar(&o.acc, "acc", "f32", "accumulator: f32; f32x2, within 2 units in the last place of the exact sum; or f16, which is rounded after every slice of K to show what that costs")
-	f.StringVar(&o.kernel, "kernel", "", "kernel in place of the planned one: "+strings.Join(wgsl.Kernels(), ", "))
+	f.StringVar(&o.kernel, "kernel", "", "kernel in place of the planned one, or a choice as wgemm plan prints it; there are "+strings.Join(wgsl.Kernels(), ", "))
 	f.StringSliceVar(&o.set, "set", nil, "tunables of the kernel, as BM=32,BN=64")
 	f.StringVar(&o.delimiter, "delimiter", "", "character between the values of .csv and .tsv (default comma, and tab)")
 	f.StringVar(&o.decimal, "decimal", "", "decimal sign of .csv and .tsv (default point)")
@@ -134,12 +134,15 @@ type runReport struct {
 	Beta     float32       `json:"beta"`
 	Act      string        `json:"act"`
 	Grid     [2]uint32     `json:"grid"`   // workgroups over rows and columns of C
-	Slices   int           `json:"slices"` // of K, in each workgroup
+	Splits   int           `json:"splits"` // parts of K, each of workgroups of its own
+	Slices   int           `json:"slices"` // of K, in all its parts together
 	Seconds  seconds       `json:"seconds"`
 	Clock    string        `json:"clock"`  // that measured compute: device or host
 	GFLOPS   float64       `json:"gflops"` // 2 batch m n k / compute / 1e9
 	Check    *checkReport  `json:"check,omitempty"`
 	Range    []rangeReport `json:"range,omitempty"` // with --report-range
+
+	workgroups int // of all matrices and parts of K
 }
 
 // A checkReport is a gemm.Report for programs.
@@ -228,7 +231,7 @@ func runRun(ctx context.Context, o *runOptions) error {
 		r.Batch = max(r.Batch, in.c.Batch)
 	}
 	if float64(r.Batch)*float64(r.M)*float64(r.N) > maxElements {
-		return usagef("the product of %s and %s is %d x %d, %d times: past 2^32 elements", o.a, o.b, r.M, r.N, r.Batch)
+		return usagef("the product of %s and %s is %s: past 2^32 elements", o.a, o.b, sizeOf(r.Batch, r.M, r.N))
 	}
 	if err := text.Supported(o.output, r.Batch, r.M, r.N); err != nil {
 		return usageError{err}
@@ -362,7 +365,7 @@ func (o *runOptions) open(text matfile.Options) (in inputs, err error) {
 		}
 	}
 	if c := in.c; c != nil && (c.rows != in.a.rows || c.cols != in.b.cols || (c.Batch != batch && batch != 1)) {
-		return in, usagef("%s is %d x %d, %d times: want a C of %d x %d, %d times", o.c, c.rows, c.cols, c.Batch, in.a.rows, in.b.cols, batch)
+		return in, usagef("%s is %s: want a C of %s", o.c, sizeOf(c.Batch, c.rows, c.cols), sizeOf(batch, in.a.rows, in.b.cols))
 	}
 	if b := in.bias; b != nil && ((b.rows != 1 && b.rows != in.a.rows) || (b.cols != 1 && b.cols != in.b.cols)) {
 		return in, usagef("%s is %d x %d: want a bias of 1 x %d, %d x 1 or %d x %d", o.bias, b.rows, b.cols, in.b.cols, in.a.rows, in.a.rows, in.b.cols)
@@ -462,7 +465,8 @@ func (j job) run(ctx context.Context, in inputs, dtype, outDType gemm.DType, act
 	if err != nil {
 		return j.explain(err)
 	}
-	r.Variant, r.Tuned, r.Grid, r.Slices = plan.Name(), plan.Tuned, [2]uint32{plan.Grid[1], plan.Grid[0]}, plan.Slices()
+	r.Variant, r.Tuned, r.Splits, r.Slices = plan.Name(), plan.Tuned, max(plan.Splits, 1), plan.Slices()
+	r.Grid, r.workgroups = [2]uint32{plan.Grid[1], plan.Grid[0]}, int(plan.Grid[0])*int(plan.Grid[1])*int(plan.Grid[2])
 	j.phases.note(j.where.note)
 	if r.Batch > 0 && r.M > 0 && r.N > 0 {
 		if err := j.compute(ctx, plan, c, x, r); err != nil {
@@ -645,19 +649,18 @@ func (r runReport) print(j job) error {
 	}
 	style := newStyle(j.stdout)
 	var out strings.Builder
-	times := ""
-	if r.Batch != 1 {
-		times = fmt.Sprintf("%d times ", r.Batch)
-	}
-	fmt.Fprintf(&out, "%s: %s%d x %d %s, %s (%d x %d) times %s (%d x %d)\n", r.Output, times, r.M, r.N, r.OutDType, j.a, r.M, r.K, j.b, r.K, r.N)
+	fmt.Fprintf(&out, "%s: %s %s, %s (%d x %d) times %s (%d x %d)\n", r.Output, sizeOf(r.Batch, r.M, r.N), r.OutDType, j.a, r.M, r.K, j.b, r.K, r.N)
 	fmt.Fprintf(&out, "  on       %s\n", j.where)
 	if r.Seconds.Compute > 0 {
 		fmt.Fprintf(&out, "  variant  %s", r.Variant)
 		if r.Tuned {
 			out.WriteString(tunedMark)
 		}
-		if r.Grid[0] > 0 && j.where.Adapter != nil {
-			fmt.Fprintf(&out, ", %s", plural(int(r.Grid[0])*int(r.Grid[1])*r.Batch, "workgroup"))
+		if r.workgroups > 0 && j.where.Adapter != nil {
+			fmt.Fprintf(&out, ", %s", plural(r.workgroups, "workgroup"))
+		}
+		if r.Splits > 1 {
+			fmt.Fprintf(&out, ", %d parts of K", r.Splits)
 		}
 		if r.Slices > 0 {
 			fmt.Fprintf(&out, ", %s of K", plural(r.Slices, "slice"))
@@ -682,6 +685,15 @@ func (r runReport) print(j job) error {
 	}
 	_, err := io.WriteString(j.stdout, out.String())
 	return err
+}
+
+// sizeOf is the size of a matrix, or of a batch of them.
+func sizeOf(batch, rows, cols int) string {
+	size := fmt.Sprintf("%d x %d", rows, cols)
+	if batch != 1 {
+		size = fmt.Sprintf("%d times %s", batch, size)
+	}
+	return size
 }
 
 func plural(n int, what string) string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -134,7 +135,7 @@ func runTune(ctx context.Context, o *tuneOptions) error {
 	}
 	switch {
 	case o.export != "":
-		if err := writeTuning(o.export, a, tuning); err != nil {
+		if err := os.WriteFile(o.export, []byte(tuningText(a, tuning)), 0o644); err != nil {
 			return usagef("--export: %w", err)
 		}
 		return o.told(tuning, o.export)

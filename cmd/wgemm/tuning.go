@@ -59,6 +59,9 @@ func userStore() (tuningStore, error) {
 	return tuningStore{filepath.Join(dir, "wgemm")}, err
 }
 
+// tuningText is what a file holds.
+func tuningText(a gpu.Adapter, t gemm.Tuning) string { return tuningHead(a) + t.String() }
+
 // tuningHead is the first line of a file: times hold for an adapter, its graphics
 // driver, and the kernels of a version.
 func tuningHead(a gpu.Adapter) string {
@@ -111,12 +114,8 @@ func (s tuningStore) save(a gpu.Adapter, t gemm.Tuning) (err error) {
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return err
 	}
-	return writeTuning(s.path(a), a, t)
-}
-
-// writeTuning writes a file that readTuning reads.
-func writeTuning(path string, a gpu.Adapter, t gemm.Tuning) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	path := s.path(a)
+	f, err := os.CreateTemp(s.dir, filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
@@ -125,7 +124,7 @@ func writeTuning(path string, a gpu.Adapter, t gemm.Tuning) (err error) {
 			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
-	_, err = f.WriteString(tuningHead(a) + t.String())
+	_, err = f.WriteString(tuningText(a, t))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}

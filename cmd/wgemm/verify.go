@@ -101,6 +101,11 @@ func runVerify(ctx context.Context, o *verifyOptions) error {
 			return usagef("--suite %q: want one of %s", name, strings.Join(verify.Names(), ", "))
 		}
 	}
+	if o.junit != "" {
+		if err := checkOutput("--junit", o.junit); err != nil {
+			return err
+		}
+	}
 	engine, where, err := o.where.open(ctx)
 	if err != nil {
 		return err
@@ -136,12 +141,18 @@ func runVerify(ctx context.Context, o *verifyOptions) error {
 	return o.report(where, results)
 }
 
-// ownShapes reads --shapes.
+// ownShapes reads --shapes, and their type from --suite.
 func (o *verifyOptions) ownShapes() ([][3]int, gemm.DType, error) {
-	types := map[string]gemm.DType{"f16": gemm.F16, "bf16": gemm.BF16, "int8": gemm.I8}
+	if len(o.shapes) == 0 {
+		return nil, 0, nil
+	}
 	dtype := gemm.F32
-	if len(o.suites) == 1 {
-		dtype = types[o.suites[0]]
+	if len(o.suites) > 0 {
+		types := map[string]gemm.DType{"f16": gemm.F16, "bf16": gemm.BF16, "int8": gemm.I8}
+		var ok bool
+		if dtype, ok = types[o.suites[0]]; !ok || len(o.suites) > 1 {
+			return nil, 0, usagef("--suite %s with --shapes: want one of f16, bf16, int8, or none for f32", strings.Join(o.suites, ","))
+		}
 	}
 	var shapes [][3]int
 	for _, text := range o.shapes {
@@ -156,6 +167,9 @@ func (o *verifyOptions) ownShapes() ([][3]int, gemm.DType, error) {
 		}
 		if !ok {
 			return nil, 0, usagef("--shapes %q: want MxNxK, such as 100x200x300, each at most 2^24", text)
+		}
+		if m, n, k := size[0], size[1], size[2]; max(m*n, m*k, k*n) > maxElements {
+			return nil, 0, usagef("--shapes %q: past 2^32 elements in a matrix", text)
 		}
 		shapes = append(shapes, size)
 	}
@@ -255,16 +269,14 @@ func (o *verifyOptions) report(where place, results []verifyResult) error {
 		r.Suites = append(r.Suites, out)
 	}
 	o.progress.phases.done()
-	if o.junit != "" {
-		if err := writeJUnit(o.junit, results); err != nil {
-			return err
-		}
-	}
 	var err error
 	if o.asJSON {
 		err = printJSON(o.stdout, r)
 	} else {
 		err = r.text(o.stdout, where)
+	}
+	if err == nil && o.junit != "" {
+		err = writeJUnit(o.junit, results)
 	}
 	if err == nil && failed > 0 {
 		err = fmt.Errorf("%w: %d of %d cases failed", errDiffers, failed, len(results))
