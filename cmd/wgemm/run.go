@@ -64,8 +64,8 @@ that, else f32. Sums are in binary32, of i8 in int32. --acc f32x2 sums in pairs 
 binary32, which keep twice the digits, on the CPU in float64: for a long K, or
 where much cancels. --check takes a few seconds more; of a big product it compares
 some rows. --report-range counts what left the range of --dtype and --out-dtype.
-Both keep the inputs in memory beside the device's copies, which the CPU path has
-there too: up to twice what a run takes without them.`,
+Both keep the inputs on the host until the end, which takes more memory: on the CPU
+path five matrices of one size, where a run without them holds three.`,
 		Example: `  wgemm run a.npy b.npy -o c.npy
   wgemm run a.csv b.csv -o c.csv --check
   wgemm run x.npy w.safetensors:fc.weight -o y.npy --trans-b --bias w.safetensors:fc.bias --act gelu
