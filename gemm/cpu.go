@@ -117,39 +117,64 @@ func (m *DeviceMatrix) one(p int) *DeviceMatrix {
 	return &v
 }
 
+// panelElements bounds the sums of a panel, the rows of C that are computed at a
+// time: what this path holds beside the matrices is a few MiB, whatever their size,
+// and a panel is still work for many processors.
+const panelElements = 1 << 20
+
+func panelRows(p Plan) int { return min(p.M, max(panelElements/p.N, 64)) }
+
 // multiplyFloat computes one product with gonum, or by the definition.
 func multiplyFloat(p Plan, x operands) {
-	out := blas32.General{Rows: p.M, Cols: p.N, Stride: p.N}
 	c := x.c.lay
 	asIs := p.Out == F32 && p.Alpha == 1 && p.Beta == 0 && !p.Bias && p.Act == None && c.col == 1 && c.row >= c.cols
+	rows := panelRows(p)
+	product, finish := floatProduct(p, x, rows), finisher(p, x)
+	out := blas32.General{Cols: p.N, Stride: p.N}
 	if asIs {
-		out.Data, out.Stride = floats(x.c)[c.offset:c.offset+c.span()], c.row
+		out.Stride = c.row
 	} else {
-		out.Data = make([]float32, p.M*p.N)
+		out.Data = make([]float32, rows*p.N)
 	}
-	if asIs && p.skipsProduct() {
-		for i := range p.M {
-			clear(out.Data[i*out.Stride:][:p.N])
+	for i0 := 0; i0 < p.M; i0 += rows {
+		out.Rows = min(rows, p.M-i0)
+		if asIs {
+			out.Data = floats(x.c)[c.at(0, i0, 0):]
+		}
+		product(out, i0)
+		if asIs {
+			continue
+		}
+		parallelRows(out.Rows, func(i int) {
+			for j, v := range out.Data[i*p.N:][:p.N] {
+				finish(i0+i, j, v)
+			}
+		})
+	}
+}
+
+// floatProduct returns a function that fills out, of at most so many rows, with the
+// rows of A B from i0 on.
+func floatProduct(p Plan, x operands, rows int) func(out blas32.General, i0 int) {
+	if p.skipsProduct() {
+		return func(out blas32.General, _ int) {
+			for i := range out.Rows {
+				clear(out.Data[i*out.Stride:][:p.N])
+			}
 		}
 	}
-	if !p.skipsProduct() {
-		ga, ta := general(x.a)
-		gb, tb := general(x.b)
-		if finite(ga.Data) && finite(gb.Data) {
-			sgemm(out, ga, gb, ta, tb, p.K)
-		} else {
-			plain(out, x.a, x.b)
-		}
+	a, ta := general(x.a)
+	b, tb := general(x.b)
+	if !finite(a.Data) || !finite(b.Data) {
+		return func(out blas32.General, i0 int) { plain(out, x.a.View(i0, 0, out.Rows, p.K), x.b) }
 	}
-	if asIs {
-		return
+	var slice []float32
+	if p.K > cpuSlice {
+		slice = make([]float32, rows*p.N)
 	}
-	finish := finisher(p, x)
-	parallelRows(p.M, func(i int) {
-		for j := range p.N {
-			finish(i, j, out.Data[i*out.Stride+j])
-		}
-	})
+	return func(out blas32.General, i0 int) {
+		sgemm(out, part(a, ta == blas.Trans, i0, i0+out.Rows), b, ta, tb, p.K, slice)
+	}
 }
 
 // multiplyFloat64 computes one product by the definition in float64, in which
@@ -157,34 +182,39 @@ func multiplyFloat(p Plan, x operands) {
 // has for sums in pairs of binary32, and never less exact: the error of an element
 // is at most 2^-24 |AB| + gamma(k) (|A| |B|) with a gamma of u = 2^-53.
 func multiplyFloat64(p Plan, x operands) {
-	sums := make([]float64, p.M*p.N)
-	if !p.skipsProduct() {
-		loadA, loadB := loader(x.a), loader(x.b)
-		b := make([]float64, min(p.K, cpuSlice)*p.N) // a slice of B
-		for k0 := 0; k0 < p.K; k0 += cpuSlice {
-			depth := min(cpuSlice, p.K-k0)
+	k, rows := p.K, panelRows(p)
+	if p.skipsProduct() {
+		k = 0
+	}
+	loadA, loadB, finish := loader(x.a), loader(x.b), finisher(p, x)
+	b := make([]float64, min(k, cpuSlice)*p.N) // a slice of B
+	sums := make([]float64, rows*p.N)
+	for i0 := 0; i0 < p.M; i0 += rows {
+		count := min(rows, p.M-i0)
+		clear(sums)
+		for k0 := 0; k0 < k; k0 += cpuSlice {
+			depth := min(cpuSlice, k-k0)
 			parallelRows(depth, func(kk int) {
 				for j := range p.N {
 					b[kk*p.N+j] = float64(loadB(k0+kk, j))
 				}
 			})
-			parallelRows(p.M, func(i int) {
+			parallelRows(count, func(i int) {
 				sum := sums[i*p.N:][:p.N]
 				for kk := range depth {
-					value := float64(loadA(i, k0+kk))
+					value := float64(loadA(i0+i, k0+kk))
 					for j, v := range b[kk*p.N:][:p.N] {
 						sum[j] += value * v
 					}
 				}
 			})
 		}
+		parallelRows(count, func(i int) {
+			for j, v := range sums[i*p.N:][:p.N] {
+				finish(i0+i, j, float32(v))
+			}
+		})
 	}
-	finish := finisher(p, x)
-	parallelRows(p.M, func(i int) {
-		for j := range p.N {
-			finish(i, j, float32(sums[i*p.N+j]))
-		}
-	})
 }
 
 // cpuSlice is the depth of the slices of K on this path. Each is summed by itself
@@ -194,18 +224,15 @@ func multiplyFloat64(p Plan, x operands) {
 // about 2 %, and the bound is the least where k is near 2^18.
 const cpuSlice = 512
 
-// sgemm computes C = op(A) op(B) with gonum, K in slices. It takes memory of the
-// size of C where there is more than one.
-func sgemm(c, a, b blas32.General, ta, tb blas.Transpose, k int) {
+// sgemm computes C = op(A) op(B) with gonum, K in slices, the sums of each but the
+// first in memory of the size of C.
+func sgemm(c, a, b blas32.General, ta, tb blas.Transpose, k int, memory []float32) {
 	multiply := func(out blas32.General, k0 int) {
 		k1 := min(k0+cpuSlice, k)
-		blas32.Gemm(ta, tb, 1, sliceOf(a, ta == blas.NoTrans, k0, k1), sliceOf(b, tb == blas.Trans, k0, k1), 0, out)
+		blas32.Gemm(ta, tb, 1, part(a, ta == blas.NoTrans, k0, k1), part(b, tb == blas.Trans, k0, k1), 0, out)
 	}
 	multiply(c, 0)
-	if k <= cpuSlice {
-		return
-	}
-	slice := blas32.General{Rows: c.Rows, Cols: c.Cols, Stride: c.Cols, Data: make([]float32, c.Rows*c.Cols)}
+	slice := blas32.General{Rows: c.Rows, Cols: c.Cols, Stride: c.Cols, Data: memory}
 	for k0 := cpuSlice; k0 < k; k0 += cpuSlice {
 		multiply(slice, k0)
 		for i := range c.Rows {
@@ -217,12 +244,12 @@ func sgemm(c, a, b blas32.General, ta, tb blas.Transpose, k int) {
 	}
 }
 
-// sliceOf is the part of a matrix from k0 to k1 along its columns, or its rows.
-func sliceOf(m blas32.General, columns bool, k0, k1 int) blas32.General {
+// part is the columns of a matrix, or its rows, from one to another.
+func part(m blas32.General, columns bool, from, to int) blas32.General {
 	if columns {
-		m.Cols, m.Data = k1-k0, m.Data[k0:]
+		m.Cols, m.Data = to-from, m.Data[from:]
 	} else {
-		m.Rows, m.Data = k1-k0, m.Data[k0*m.Stride:]
+		m.Rows, m.Data = to-from, m.Data[from*m.Stride:]
 	}
 	return m
 }

@@ -56,8 +56,8 @@ func New(dev gpu.Device) *Engine {
 func NewCPU() *Engine { return &Engine{b: &cpu{}} }
 
 // SetTuning makes the engine compute as was measured, where t says how, and the
-// device can; t is not copied. The CPU path has nothing to choose. It is called
-// before the engine is used, and not at the same time as another method.
+// device can; t is not copied. The CPU path has nothing to choose. It is not
+// called at the same time as another method.
 func (e *Engine) SetTuning(t Tuning) { e.tuning = t }
 
 // Close frees the device and all matrices on it. Closing twice is allowed.

@@ -51,6 +51,7 @@ func TestPage(t *testing.T) {
 	t.Run("errors", func(t *testing.T) { v.at(t).testErrors() })
 	t.Run("chapter", func(t *testing.T) { v.at(t).testChapter() })
 	t.Run("benchmark", func(t *testing.T) { v.at(t).testBenchmark() })
+	t.Run("tune", func(t *testing.T) { v.at(t).testTune(site + "/probed/") })
 	t.Run("looks", func(t *testing.T) { v.at(t).testLooks() })
 	t.Run("memory", func(t *testing.T) { v.at(t).testMemory() })
 	t.Run("cancel", func(t *testing.T) { v.at(t).testCancel() })
@@ -499,6 +500,71 @@ func (v visitor) testBenchmark() {
 	if !bytes.HasPrefix(picture, []byte("\x89PNG\r\n")) || len(picture) < 5000 {
 		v.Errorf("the picture that was saved has %d bytes and begins with %q", len(picture), picture[:min(8, len(picture))])
 	}
+}
+
+// What was tuned is kept in the browser, taken after a reload, and forgotten. What
+// is kept and cannot be used is ignored, with a notice.
+func (v visitor) testTune(address string) {
+	v.fill("#benchmark-form", `largest: 128`)
+	v.wantText("#tune-largest", "128")
+	v.fill("#tune-form", `seconds: 30`)
+	v.click("#tune-form [type=submit]")
+	v.until(`$("#tune-progress").value > 0 && $("#tune-status").innerText.includes(" of ")`)
+	v.until(`$("#tune-status").innerText.startsWith("Measured") || !$("#error-tune").hidden`)
+	v.wantText("#tune-status", "Measured ", " size")
+	const key = `Object.keys(localStorage).find((key) => key.startsWith("tuning of wgemm "))`
+	head, lines, _ := strings.Cut(v.eval(`localStorage.getItem(`+key+`)`), "\n")
+	if got := "# " + v.eval(key); head != got {
+		v.Fatalf("kept under %q is %q", got, head)
+	}
+	for line := range strings.Lines(lines) { // none where the planner's choices are the fastest
+		v.wantText("#tune-table", strings.TrimSpace(line[strings.Index(line, "\t"):]))
+	}
+
+	// Whatever was the fastest, this is not the planner's choice.
+	const choice = "gemm_block/BM=32,BN=32,TM=4,TN=4"
+	v.eval(fmt.Sprintf(`localStorage.setItem(%s, %q)`, key, head+"\n1x64x64x64 f32 f32 rows4 rows4\t"+choice+"\n"))
+	product := func(tuned bool) {
+		v.Helper()
+		v.multiply(`m: 64, n: 64, k: 60, kernel: ""`)
+		v.wantText("#product", "✓ right")
+		if text := v.text("#product dd"); strings.Contains(text, "gemm_block/BM=32") != tuned || strings.HasSuffix(text, " (tuned)") != tuned {
+			v.Errorf("the variant is %s, want it tuned: %t", text, tuned)
+		}
+	}
+	v.open(address)
+	v.wantText("#tune-table", "64", choice+" (tuned)")
+	product(true)
+	v.click("#tune-forget")
+	v.until(`$("#tune-status").innerText.startsWith("Forgotten")`)
+	product(false)
+	if left := v.eval(key); left != "undefined" {
+		v.Errorf("after forgetting %q is kept", left)
+	}
+
+	name := strings.TrimPrefix(head, "# ")
+	for text, want := range map[string]string{
+		"{}":                            "its first line does not say whose it is",
+		"# tuning of wgemm 0 for a GPU": "is a tuning of wgemm 0 for a GPU, want one of",
+		head + "\n1x64x64x64 f32":       "line 1",
+	} {
+		v.eval(fmt.Sprintf(`localStorage.setItem(%q, %q)`, name, text))
+		v.open(address)
+		v.wantText("#error-tune", "is ignored: ", want)
+		product(false)
+	}
+	v.click("#tune-forget")
+	v.until(`$("#error-tune").hidden`)
+
+	v.fill("#benchmark-form", `largest: 1024`)
+	v.fill("#tune-form", `seconds: 600`)
+	v.click("#tune-form [type=submit]")
+	v.until(`$("#tune-status").innerText.includes(" of ")`)
+	v.click("#tune-cancel")
+	v.until(`$("#tune-status").innerText === "Canceled."`)
+	product(false)
+	v.eval(fmt.Sprintf(`localStorage.setItem(%q, %q)`, name, head+"\n1x64x64x64 f32 f32 rows4 rows4\t"+choice+"\n"))
+	v.open(address) // to be looked at
 }
 
 // The page fits wide and narrow windows. Its pictures are there to be looked

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -62,7 +63,9 @@ Values are rounded to --dtype when they are read: f16 or bf16 if both files hold
 that, else f32. Sums are in binary32, of i8 in int32. --acc f32x2 sums in pairs of
 binary32, which keep twice the digits, on the CPU in float64: for a long K, or
 where much cancels. --check takes a few seconds more; of a big product it compares
-some rows. --report-range counts what left the range of --dtype and --out-dtype.`,
+some rows. --report-range counts what left the range of --dtype and --out-dtype.
+Both keep the inputs on the host until the end, which takes more memory: on the CPU
+path five matrices of one size, where a run without them holds three.`,
 		Example: `  wgemm run a.npy b.npy -o c.npy
   wgemm run a.csv b.csv -o c.csv --check
   wgemm run x.npy w.safetensors:fc.weight -o y.npy --trans-b --bias w.safetensors:fc.bias --act gelu
@@ -426,7 +429,9 @@ type job struct {
 	opts   []gemm.Option
 }
 
-// run reads, multiplies, checks and writes.
+// run reads, multiplies, checks and writes. Each matrix is held once, but for one
+// on its way: on the host until it is uploaded, and the product from when the
+// others are gone. What is counted or checked afterwards stays on the host too.
 func (j job) run(ctx context.Context, in inputs, dtype, outDType gemm.DType, act gemm.Activation, r *runReport) error {
 	x := gemm.Product{Alpha: j.alpha, Beta: j.beta, Act: act}
 	if a := j.where.Adapter; a != nil { // before memory is taken for it
@@ -435,16 +440,18 @@ func (j job) run(ctx context.Context, in inputs, dtype, outDType gemm.DType, act
 			return j.explain(err)
 		}
 	}
-	c := newMatrix(outDType, r.Batch, r.M, r.N)
+	var d onDevice
+	defer func() { closeAll(d.a, d.b, d.bias, d.c) }()
 	for _, y := range []struct {
 		file  *input
 		dtype gemm.DType
-		to    *gemm.HostMatrix
+		host  *gemm.HostMatrix
+		to    **gemm.DeviceMatrix
 	}{
-		{in.a, dtype, &x.A},
-		{in.b, dtype, &x.B},
-		{in.bias, dtype, &x.Bias},
-		{in.c, outDType, &x.C0},
+		{in.a, dtype, &x.A, &d.a},
+		{in.b, dtype, &x.B, &d.b},
+		{in.bias, dtype, &x.Bias, &d.bias},
+		{in.c, outDType, &x.C0, &d.c},
 	} {
 		if y.file == nil {
 			continue
@@ -454,25 +461,31 @@ func (j job) run(ctx context.Context, in inputs, dtype, outDType gemm.DType, act
 			y.file.Lost = new(matfile.Lost)
 		}
 		var err error
-		if *y.to, err = readMatrix(y.file, y.dtype); err != nil {
+		if *y.host, err = readMatrix(y.file, y.dtype); err != nil {
 			return err
 		}
-	}
-	if x.Bias != nil {
-		j.opts = append(j.opts, gemm.WithBias(x.Bias))
-	}
-	plan, err := j.engine.Plan(c, x.A, x.B, j.opts...)
-	if err != nil {
-		return j.explain(err)
-	}
-	r.Variant, r.Tuned, r.Splits, r.Slices = plan.Name(), plan.Tuned, max(plan.Splits, 1), plan.Slices()
-	r.Grid, r.workgroups = [2]uint32{plan.Grid[1], plan.Grid[0]}, int(plan.Grid[0])*int(plan.Grid[1])*int(plan.Grid[2])
-	j.phases.note(j.where.note)
-	if r.Batch > 0 && r.M > 0 && r.N > 0 {
-		if err := j.compute(ctx, plan, c, x, r); err != nil {
+		j.phases.next("uploading " + y.file.Path)
+		if *y.to, err = j.upload(ctx, *y.host, r); err != nil {
 			return j.explain(err)
 		}
+		if !j.check && !j.reportRange {
+			*y.host = nil
+			freeMemory()
+		}
 	}
+	if err := j.compute(ctx, &d, outDType, r); err != nil {
+		return j.explain(err)
+	}
+	closeAll(d.a, d.b, d.bias)
+	freeMemory()
+	j.phases.next("reading back")
+	c := newMatrix(outDType, r.Batch, r.M, r.N)
+	clock := &stopwatch{time.Now()}
+	if err := j.engine.Download(ctx, c, d.c); err != nil {
+		return err
+	}
+	r.Seconds.ReadBack = clock.lap()
+	closeAll(d.c)
 	var check *gemm.Report
 	if j.check {
 		j.phases.next("checking")
@@ -519,64 +532,64 @@ func (j job) explain(err error) error {
 	return fmt.Errorf("%w (--device cpu has no such limit)", err)
 }
 
-// compute multiplies and fills in how long each part took.
-func (j job) compute(ctx context.Context, plan gemm.Plan, c gemm.HostMatrix, x gemm.Product, r *runReport) error {
+// onDevice are the operands of a product; bias is nil if there is none.
+type onDevice struct{ a, b, bias, c *gemm.DeviceMatrix }
+
+// closeAll closes what there is. After an error there is nothing to do about
+// another one.
+func closeAll(ms ...*gemm.DeviceMatrix) {
+	for _, m := range ms {
+		if m != nil {
+			_ = m.Close()
+		}
+	}
+}
+
+// freeMemory gives what a matrix had back to the system. By itself the collector
+// would wait until the heap is twice as large as what is in use, and that is
+// another set of matrices.
+func freeMemory() { debug.FreeOSMemory() }
+
+func (j job) upload(ctx context.Context, m gemm.HostMatrix, r *runReport) (*gemm.DeviceMatrix, error) {
 	clock := &stopwatch{time.Now()}
-	var onDevice []*gemm.DeviceMatrix
-	defer func() {
-		for _, m := range onDevice {
-			m.Close()
-		}
-	}()
-	upload := func(m gemm.HostMatrix) (*gemm.DeviceMatrix, error) {
-		d, err := j.engine.Upload(ctx, m)
-		if err == nil {
-			onDevice = append(onDevice, d)
-		}
-		return d, err
-	}
-	j.phases.next("uploading")
-	a, err := upload(x.A)
+	d, err := j.engine.Upload(ctx, m)
 	if err != nil {
-		return err
-	}
-	b, err := upload(x.B)
-	if err != nil {
-		return err
-	}
-	opts := j.opts
-	if x.Bias != nil {
-		bias, err := upload(x.Bias)
-		if err != nil {
-			return err
-		}
-		opts = append(slices.Clone(opts), gemm.WithBias(bias))
-	}
-	before := c
-	if x.C0 != nil {
-		before = x.C0
-	}
-	result, err := upload(before)
-	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := j.engine.Wait(ctx); err != nil {
+		return d, err
+	}
+	r.Seconds.Upload += clock.lap()
+	return d, nil
+}
+
+// compute plans and multiplies, into a new C if there was none.
+func (j job) compute(ctx context.Context, d *onDevice, outDType gemm.DType, r *runReport) (err error) {
+	if d.c == nil {
+		if d.c, err = j.engine.NewBatch(outDType, r.Batch, r.M, r.N); err != nil {
+			return err
+		}
+	}
+	opts := j.opts
+	if d.bias != nil {
+		opts = append(slices.Clone(opts), gemm.WithBias(d.bias))
+	}
+	plan, err := j.engine.Plan(d.c, d.a, d.b, opts...)
+	if err != nil {
 		return err
 	}
-	r.Seconds.Upload = clock.lap()
+	r.Variant, r.Tuned, r.Splits, r.Slices = plan.Name(), plan.Tuned, max(plan.Splits, 1), plan.Slices()
+	r.Grid, r.workgroups = [2]uint32{plan.Grid[1], plan.Grid[0]}, int(plan.Grid[0])*int(plan.Grid[1])*int(plan.Grid[2])
+	j.phases.note(j.where.note)
 	j.phases.next("multiplying")
-	took, by, err := j.engine.Elapsed(ctx, plan, result, a, b, opts...)
+	clock := &stopwatch{time.Now()}
+	took, by, err := j.engine.Elapsed(ctx, plan, d.c, d.a, d.b, opts...)
 	if err != nil {
 		return err
 	}
 	r.Seconds.Compute, r.Clock = took.Seconds(), string(by)
 	r.Seconds.Compile = max(clock.lap()-r.Seconds.Compute, 0)
 	r.GFLOPS = 2 * float64(r.Batch) * float64(r.M) * float64(r.N) * float64(r.K) / max(took.Seconds(), 1e-9) / 1e9
-	j.phases.next("reading back")
-	if err := j.engine.Download(ctx, c, result); err != nil {
-		return err
-	}
-	r.Seconds.ReadBack = clock.lap()
 	return nil
 }
 

@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wgemm/wgemm/gemm"
-	"github.com/wgemm/wgemm/internal/bench"
+	"github.com/wgemm/wgemm/internal/tuning"
+	"github.com/wgemm/wgemm/internal/version"
 	gpu "github.com/wgemm/wgemm/runtime"
 )
 
@@ -89,15 +90,9 @@ type tuneReport struct {
 
 // A tunedClass is what was measured of a class of products.
 type tunedClass struct {
-	Class          string   `json:"class"`
-	Shape          shape    `json:"shape"` // that was measured
-	Planned        string   `json:"planned"`
-	PlannedSeconds float64  `json:"planned_seconds"` // of a product; 0 where there was no time
-	Fastest        string   `json:"fastest"`         // the planned one where nothing is faster by more than the spread
-	Seconds        float64  `json:"seconds"`
-	Measured       int      `json:"measured"`   // choices, each at least once
-	Candidates     int      `json:"candidates"` // choices that there are
-	LeftOut        []string `json:"left_out"`   // choices that failed, and why
+	Class string `json:"class"`
+	Shape shape  `json:"shape"` // that was measured
+	tuning.Measured
 }
 
 func runTune(ctx context.Context, o *tuneOptions) error {
@@ -129,25 +124,25 @@ func runTune(ctx context.Context, o *tuneOptions) error {
 	if err != nil {
 		return usagef("no folder to keep a tuning in: %w", err)
 	}
-	tuning, err := store.load(a)
+	kept, err := store.load(a)
 	if err != nil {
 		o.phases.note(fmt.Sprintf("the tuning so far is ignored: %v", err))
 	}
 	switch {
 	case o.export != "":
-		if err := os.WriteFile(o.export, []byte(tuningText(a, tuning)), 0o644); err != nil {
+		if err := os.WriteFile(o.export, []byte(tuning.Text(a, kept)), 0o644); err != nil {
 			return usagef("--export: %w", err)
 		}
-		return o.told(tuning, o.export)
+		return o.told(kept, o.export)
 	case o.imported != "":
 		more, err := readTuning(o.imported, a)
 		if err != nil {
 			return usagef("--import: %w", err)
 		}
-		if err := store.save(a, tuning.With(more)); err != nil {
+		if err := store.save(a, kept.With(more)); err != nil {
 			return usagef("no tuning can be kept: %w", err)
 		}
-		return o.told(tuning.With(more), store.path(a))
+		return o.told(kept.With(more), store.path(a))
 	case o.clear:
 		if err := store.clear(a); err != nil {
 			return usagef("--clear: %w", err)
@@ -155,11 +150,11 @@ func runTune(ctx context.Context, o *tuneOptions) error {
 		return nil
 	}
 	// Before it takes time.
-	if err := store.save(a, tuning); err != nil {
+	if err := store.save(a, kept); err != nil {
 		return usagef("no tuning can be kept: %w", err)
 	}
 	r := tuneReport{
-		Device: where.Device, Adapter: a.Name, Type: string(a.Type), Driver: a.Version, Version: version(),
+		Device: where.Device, Adapter: a.Name, Type: string(a.Type), Driver: a.Version, Version: version.String(),
 		Date: time.Now().UTC().Format(time.DateOnly), File: store.path(a), Classes: []tunedClass{},
 	}
 	end := time.Now().Add(o.budget)
@@ -176,7 +171,7 @@ func runTune(ctx context.Context, o *tuneOptions) error {
 		}
 		seen[class] = true
 		share := time.Now().Add(time.Until(end) / time.Duration(len(shapes)-i))
-		c, winner, err := o.tune(ctx, engine, a, s, el, share)
+		measured, winner, err := o.tune(ctx, engine, a, s, el, share)
 		if _, big := errors.AsType[*gemm.LimitError](err); big {
 			leftOut = usageError{fmt.Errorf("%s: %w", s, err)}
 			o.phases.note("left out: " + leftOut.Error())
@@ -186,14 +181,12 @@ func runTune(ctx context.Context, o *tuneOptions) error {
 			return err
 		}
 		switch {
-		case c.Seconds > 0:
-			c.Class = class.String()
+		case measured.Seconds > 0:
+			c := tunedClass{class.String(), s, measured}
 			r.Classes = append(r.Classes, c)
-			o.phases.line(fmt.Sprintf("%s: %s by %s, the fastest of %d measured of %d", s, threeDigits(c.Seconds), c.Fastest, c.Measured, c.Candidates))
-			if tuning = tuning.With(gemm.Tuning{class: winner}); c.Fastest == c.Planned {
-				delete(tuning, class)
-			}
-			if err := store.save(a, tuning); err != nil {
+			o.phases.line(fmt.Sprintf("%s: %s by %s, the fastest of %d measured of %d", s, threeDigits(c.Seconds), c.Fastest, c.Raced, c.Candidates))
+			kept = c.Update(kept, class, winner)
+			if err := store.save(a, kept); err != nil {
 				return usagef("no tuning can be kept: %w", err)
 			}
 		case ctx.Err() == nil:
@@ -222,137 +215,16 @@ func (o *tuneOptions) told(t gemm.Tuning, path string) error {
 }
 
 // tune measures one shape until a time.
-func (o *tuneOptions) tune(ctx context.Context, e *gemm.Engine, a gpu.Adapter, s shape, el elementType, end time.Time) (c tunedClass, winner gemm.Choice, err error) {
+func (o *tuneOptions) tune(ctx context.Context, e *gemm.Engine, a gpu.Adapter, s shape, el elementType, end time.Time) (tuning.Measured, gemm.Choice, error) {
 	candidates, err := gemm.Candidates(o.operands.of(s, el), a)
 	if err != nil {
-		return c, winner, err
+		return tuning.Measured{}, gemm.Choice{}, err
 	}
-	f, err := newField(ctx, e, o.operands, s, el)
-	if err != nil {
-		return c, winner, err
-	}
-	defer func() { err = errors.Join(err, f.close()) }()
-	c.Shape = s
-	winner, err = c.pick(ctx, candidates, f, func(step string) { o.phases.next(fmt.Sprintf("%s: %s", s, step)) }, func() time.Duration { return time.Until(end) })
-	return c, winner, err
-}
-
-// An entrant makes the timer of a choice, or says why it may not win.
-type entrant interface {
-	enter(ctx context.Context, c gemm.Choice) (bench.Timer, error)
-}
-
-// pick fills in what is measured of the candidates, the first of which is the
-// planner's choice, and returns the one to take. Half of the time that is left
-// goes to compiling and checking them.
-func (c *tunedClass) pick(ctx context.Context, candidates []gemm.Choice, f entrant, step func(string), left func() time.Duration) (gemm.Choice, error) {
-	c.Planned, c.Candidates = candidates[0].String(), len(candidates)
-	c.LeftOut = []string{}
-	var in []gemm.Choice
-	var timers []bench.Timer
-	half := left() / 2
-	for i, choice := range candidates {
-		if left() <= half {
-			break
-		}
-		step(fmt.Sprintf("%d of %d: %s", i+1, len(candidates), choice))
-		timer, err := f.enter(ctx, choice)
-		switch {
-		case ctx.Err() != nil:
-			return choice, ctx.Err()
-		case err != nil:
-			c.LeftOut = append(c.LeftOut, fmt.Sprintf("%s: %v", choice, err))
-			continue
-		}
-		in, timers = append(in, choice), append(timers, timer)
-	}
-	step(fmt.Sprintf("%d in turn", len(in)))
-	standings, err := bench.Race(timers, func() bool { return left() <= 0 })
-	best := -1
-	for i, s := range standings {
-		if s.Rounds == 0 {
-			continue
-		}
-		c.Measured++
-		if in[i].String() == c.Planned {
-			c.PlannedSeconds = s.Median.Seconds()
-		}
-		if s.In && (best < 0 || in[best].String() != c.Planned && s.Median < standings[best].Median) {
-			best = i // the planner's choice, where it is in, comes first and stays
-		}
-	}
-	if best < 0 {
-		return gemm.Choice{}, err
-	}
-	c.Fastest, c.Seconds = in[best].String(), standings[best].Median.Seconds()
-	return in[best], err
-}
-
-// checkSamples are how many elements of a candidate's product are compared.
-const checkSamples = 256
-
-// A field is where candidates of one shape run: its operands on the device.
-type field struct {
-	e       *gemm.Engine
-	s       shape
-	el      elementType
-	product gemm.Product // on the host
-	a, b, c *gemm.DeviceMatrix
-}
-
-func newField(ctx context.Context, e *gemm.Engine, o operandFlags, s shape, el elementType) (_ *field, err error) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	f := &field{e: e, s: s, el: el, product: gemm.Product{
-		A: el.random(rng, s.Batch, s.M, s.K, o.transA), B: el.random(rng, s.Batch, s.K, s.N, o.transB), Alpha: 1,
-	}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.close())
-		}
-	}()
-	if f.a, err = e.Upload(ctx, f.product.A); err != nil {
-		return nil, err
-	}
-	if f.b, err = e.Upload(ctx, f.product.B); err != nil {
-		return nil, err
-	}
-	f.c, err = e.NewBatch(el.out, s.Batch, s.M, s.N)
-	return f, err
-}
-
-// enter compiles a choice and checks its product, in a C of its own: one that
-// does nothing must not pass with what another left.
-func (f *field) enter(ctx context.Context, choice gemm.Choice) (_ bench.Timer, err error) {
-	c, err := f.e.NewBatch(f.el.out, f.s.Batch, f.s.M, f.s.N)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	plan, err := f.e.Plan(c, f.a, f.b, gemm.WithChoice(choice))
-	if err != nil {
-		return nil, err
-	}
-	if err := f.e.Run(ctx, plan, c, f.a, f.b); err != nil {
-		return nil, err
-	}
-	host := f.el.zeros(f.s.Batch, f.s.M, f.s.N)
-	if err := f.e.Download(ctx, host, c); err != nil {
-		return nil, err
-	}
-	if check := f.product.CheckSamples(host, checkSamples, 1); !check.Right() {
-		return nil, fmt.Errorf("%w: %v", errDiffers, check)
-	}
-	return bench.NewTimer(bench.Product(ctx, f.e, plan, f.c, f.a, f.b))
-}
-
-func (f *field) close() error {
-	var err error
-	for _, m := range []*gemm.DeviceMatrix{f.a, f.b, f.c} {
-		if m != nil {
-			err = errors.Join(err, m.Close())
-		}
-	}
-	return err
+	x := gemm.Product{A: el.random(rng, s.Batch, s.M, s.K, o.operands.transA), B: el.random(rng, s.Batch, s.K, s.N, o.operands.transB), Alpha: 1}
+	return tuning.Measure(ctx, e, x, el.zeros(s.Batch, s.M, s.N), candidates,
+		func(step string) { o.phases.next(fmt.Sprintf("%s: %s", s, step)) },
+		func() time.Duration { return time.Until(end) })
 }
 
 func (r tuneReport) text(w io.Writer, where place) error {
@@ -371,7 +243,7 @@ func (r tuneReport) text(w io.Writer, where place) error {
 			fastest = c.Fastest
 			kept++
 		}
-		fmt.Fprintf(table, "%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\n", c.Shape, c.Measured, c.Candidates, c.Planned, planned, fastest, threeDigits(c.Seconds), ratio)
+		fmt.Fprintf(table, "%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\n", c.Shape, c.Raced, c.Candidates, c.Planned, planned, fastest, threeDigits(c.Seconds), ratio)
 	}
 	if err := table.Flush(); err != nil {
 		return err

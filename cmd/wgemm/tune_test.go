@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,11 +11,10 @@ import (
 	"time"
 
 	"github.com/wgemm/wgemm/gemm"
-	"github.com/wgemm/wgemm/internal/bench"
+	"github.com/wgemm/wgemm/internal/tuning"
 	gpu "github.com/wgemm/wgemm/runtime"
 	"github.com/wgemm/wgemm/runtime/open"
 	"github.com/wgemm/wgemm/runtime/runtimetest"
-	"github.com/wgemm/wgemm/wgsl"
 )
 
 // Whoever tests has measured something, perhaps: tests of tuning have a cache
@@ -44,11 +42,11 @@ func cacheIn(t *testing.T, dir string) tuningStore {
 
 func tuningOf(t *testing.T, text string) gemm.Tuning {
 	t.Helper()
-	tuning, err := gemm.ParseTuning(text)
+	parsed, err := gemm.ParseTuning(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tuning
+	return parsed
 }
 
 func TestTuningStore(t *testing.T) {
@@ -73,9 +71,9 @@ func TestTuningStore(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
 		"empty":     {"", "its first line"},
 		"corrupt":   {"\x00\x01", "its first line"},
-		"truncated": {tuningHead(a) + "1x64x64x64 f32 f3", "line 1"},
-		"foreign":   {tuningHead(other) + want.String(), "a newer driver"},
-		"huge":      {strings.Repeat("#", maxTuningBytes+1), "bytes, want at most"},
+		"truncated": {tuning.Head(a) + "1x64x64x64 f32 f3", "line 1"},
+		"foreign":   {tuning.Head(other) + want.String(), "a newer driver"},
+		"huge":      {strings.Repeat("#", tuning.MaxBytes+1), "bytes, want at most"},
 	} {
 		if err := os.WriteFile(s.path(a), []byte(tt.text), 0o644); err != nil {
 			t.Fatal(err)
@@ -95,105 +93,6 @@ func TestTuningStore(t *testing.T) {
 	}
 }
 
-// fakeEntrant has times for choices by their names; without, a choice is wrong.
-type fakeEntrant map[string]*fakeTimer
-
-type fakeTimer struct {
-	took  time.Duration
-	turns int
-	then  func(turns int) error // called at each turn, if set
-}
-
-func (f *fakeTimer) Time() (time.Duration, error) {
-	f.turns++
-	if f.then != nil {
-		return f.took, f.then(f.turns)
-	}
-	return f.took, nil
-}
-
-func (f fakeEntrant) enter(_ context.Context, c gemm.Choice) (bench.Timer, error) {
-	timer, ok := f[c.String()]
-	if !ok {
-		return nil, errDiffers
-	}
-	return timer, nil
-}
-
-func TestPick(t *testing.T) {
-	t.Parallel()
-	candidates := []gemm.Choice{{Kernel: "planned"}, {Kernel: "fast"}, {Kernel: "wrong"}, {Kernel: "slow"}}
-	always := func() time.Duration { return time.Hour }
-	for _, tt := range []struct {
-		name          string
-		field         fakeEntrant
-		left          func() time.Duration
-		want          string
-		measured, out int
-	}{
-		{"the fastest", fakeEntrant{"planned": {took: 20}, "fast": {took: 10}, "slow": {took: 90}}, always, "fast", 3, 1},
-		{"as fast", fakeEntrant{"planned": {took: 10}, "fast": {took: 10}, "slow": {took: 9}, "wrong": {took: 10}}, always, "slow", 4, 0},
-		{"nothing faster", fakeEntrant{"planned": {took: 10}, "fast": {took: 10}, "slow": {took: 90}}, always, "planned", 3, 1},
-		{"the planned one is wrong", fakeEntrant{"fast": {took: 10}, "slow": {took: 90}}, always, "fast", 2, 2},
-		{"all are wrong", fakeEntrant{}, always, "", 0, 4},
-		{"no time", fakeEntrant{"planned": {took: 20}, "fast": {took: 10}}, func() time.Duration { return 0 }, "", 0, 0},
-	} {
-		var c tunedClass
-		got, err := c.pick(t.Context(), candidates, tt.field, func(string) {}, tt.left)
-		if err != nil || got.Kernel != tt.want || c.Fastest != tt.want || c.Measured != tt.measured || len(c.LeftOut) != tt.out || c.Planned != "planned" || c.Candidates != 4 {
-			t.Errorf("%s: %q, %v, want %q: %+v", tt.name, got.Kernel, err, tt.want, c)
-		}
-	}
-	// Ctrl-C in the third round: two rounds count.
-	ctx, cancel := context.WithCancel(t.Context())
-	interrupt := func(turns int) error {
-		if turns == 4 {
-			cancel()
-		}
-		return ctx.Err()
-	}
-	var c tunedClass
-	got, err := c.pick(ctx, candidates[:2], fakeEntrant{"planned": {took: 20, then: interrupt}, "fast": {took: 15}}, func(string) {}, always)
-	if !errors.Is(err, context.Canceled) || c.Seconds == 0 || got.Kernel != c.Fastest {
-		t.Errorf("interrupted: %s, %v, %+v", got, err, c)
-	}
-}
-
-// A choice may run when its product is right.
-func TestField(t *testing.T) {
-	t.Parallel()
-	dev := runtimetest.Open(t, open.Driver())
-	e := gemm.New(dev)
-	s := shape{Batch: 2, M: 5, N: 6, K: 7}
-	f, err := newField(t.Context(), e, operandFlags{transA: true}, s, benchDTypes["f16"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := f.close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	for _, tt := range []struct {
-		choice gemm.Choice
-		want   string // of the error, "" for none
-	}{
-		{gemm.Choice{Kernel: "gemm_naive"}, ""},
-		{gemm.Choice{Kernel: "gemm_gone"}, "no such kernel"},
-		{gemm.Choice{Kernel: "broken/gemm_tiled", Params: wgsl.Params{"BM": 4, "BN": 4, "BK": 4, "RESET_ACC": 1}}, errDiffers.Error()},
-	} {
-		timer, err := f.enter(t.Context(), tt.choice)
-		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v, want %q", tt.choice, err, tt.want)
-		}
-		if err == nil {
-			if took, err := timer.Time(); err != nil || took <= 0 {
-				t.Errorf("%s: %v, %v", tt.choice, took, err)
-			}
-		}
-	}
-}
-
 // What was measured is kept, taken, told, exported, forgotten and imported.
 func TestTune(t *testing.T) {
 	dev := runtimetest.Open(t, open.Driver())
@@ -208,7 +107,7 @@ func TestTune(t *testing.T) {
 		t.Errorf("report %+v", r)
 	}
 	for _, c := range r.Classes {
-		if c.Class != "1x32x32x32 f32 f32 rows4 rows4" || c.Seconds <= 0 || c.Measured < 1 || c.Measured > c.Candidates || len(c.LeftOut) > 0 {
+		if c.Class != "1x32x32x32 f32 f32 rows4 rows4" || c.Seconds <= 0 || c.Raced < 1 || c.Raced > c.Candidates || len(c.LeftOut) > 0 {
 			t.Errorf("class %+v", c)
 		}
 	}
@@ -255,7 +154,7 @@ func TestTune(t *testing.T) {
 	}
 	plan(false)
 	// A file that is not one is ignored, with one notice.
-	for _, text := range []string{"{}", tuningHead(gpu.Adapter{Name: "another"})} {
+	for _, text := range []string{"{}", tuning.Head(gpu.Adapter{Name: "another"})} {
 		if err := os.WriteFile(store.path(a), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

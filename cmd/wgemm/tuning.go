@@ -4,14 +4,15 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/wgemm/wgemm/gemm"
+	"github.com/wgemm/wgemm/internal/tuning"
 	gpu "github.com/wgemm/wgemm/runtime"
 )
 
@@ -59,17 +60,8 @@ func userStore() (tuningStore, error) {
 	return tuningStore{filepath.Join(dir, "wgemm")}, err
 }
 
-// tuningText is what a file holds.
-func tuningText(a gpu.Adapter, t gemm.Tuning) string { return tuningHead(a) + t.String() }
-
-// tuningHead is the first line of a file: times hold for an adapter, its graphics
-// driver, and the kernels of a version.
-func tuningHead(a gpu.Adapter) string {
-	return fmt.Sprintf("# tuning of wgemm %s for %s\n", version(), a)
-}
-
 func (s tuningStore) path(a gpu.Adapter) string {
-	return filepath.Join(s.dir, fmt.Sprintf("tuning-%.8x.txt", sha256.Sum256([]byte(tuningHead(a)))))
+	return filepath.Join(s.dir, fmt.Sprintf("tuning-%.8x.txt", sha256.Sum256([]byte(tuning.Head(a)))))
 }
 
 // load is what the file of an adapter holds, nil without one.
@@ -81,28 +73,18 @@ func (s tuningStore) load(a gpu.Adapter) (gemm.Tuning, error) {
 	return t, err
 }
 
-// maxTuningBytes are more than thousands of classes take.
-const maxTuningBytes = 1 << 20
-
 // readTuning reads a file that is for an adapter and this version.
 func readTuning(path string, a gpu.Adapter) (gemm.Tuning, error) {
-	if info, err := os.Stat(path); err != nil {
-		return nil, err
-	} else if info.Size() > maxTuningBytes {
-		return nil, fmt.Errorf("%s: %d bytes, want at most %d", path, info.Size(), maxTuningBytes)
-	}
-	data, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	head, text, _ := strings.Cut(string(data), "\n")
-	if head += "\n"; head != tuningHead(a) {
-		if !strings.HasPrefix(head, "# tuning of wgemm ") {
-			return nil, fmt.Errorf("%s: its first line does not say whose it is", path)
-		}
-		return nil, fmt.Errorf("%s: is a %s, want one of wgemm %s for %s", path, strings.TrimSpace(head[2:]), version(), a)
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, tuning.MaxBytes+1))
+	if err != nil {
+		return nil, err
 	}
-	t, err := gemm.ParseTuning(text)
+	t, err := tuning.Parse(a, string(data))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -124,7 +106,7 @@ func (s tuningStore) save(a gpu.Adapter, t gemm.Tuning) (err error) {
 			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
-	_, err = f.WriteString(tuningText(a, t))
+	_, err = f.WriteString(tuning.Text(a, t))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}

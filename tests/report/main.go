@@ -61,7 +61,7 @@ var implementations = []implementation{
 			return "node --stack-size=8192 " + filepath.Join(root, "tests/dawn/run.mjs")
 		},
 		// What computes; files, text and pages are the same Go on all.
-		kept:   []string{"./runtime/...", "./internal/bench", "./internal/chapter"},
+		kept:   []string{"./runtime/...", "./internal/bench", "./internal/chapter", "./internal/tuning"},
 		always: []string{"./gemm", "./tests"},
 	},
 	{
@@ -74,7 +74,7 @@ var implementations = []implementation{
 			return command(root, nil, "go", "build", "-o", "bin/chromium", "./tests/chromium").Run()
 		},
 		exec:   func(root string) string { return filepath.Join(root, "bin/chromium") },
-		always: []string{"-short", "./runtime/browser", "./internal/chapter", "./tests"},
+		always: []string{"-short", "./runtime/browser", "./internal/chapter", "./internal/tuning", "./tests"},
 	},
 }
 

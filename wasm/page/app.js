@@ -5,10 +5,12 @@ import { initChapter } from "./chapter.js";
 import { initDevice } from "./device.js";
 import { Engine } from "./engine.js";
 import { initMultiply } from "./multiply.js";
+import { initTune } from "./tune.js";
 
 const engine = new Engine();
 initDevice(engine);
 initMultiply(engine);
 initChapter(engine);
 initBenchmark(engine);
+initTune(engine);
 engine.open();

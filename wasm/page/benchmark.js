@@ -69,7 +69,7 @@ export function initBenchmark(engine) {
       head: ["Size", ...NAMES],
       rows: sizes.map((n) => [String(n), ...SERIES.map((s) => {
         const p = at(n, s);
-        return p ? element("span", { title: p.variant }, `${p.gflops.toPrecision(3)} · ${duration(p.seconds)}`) : "";
+        return p ? element("span", { title: p.variant }, `${p.gflops.toPrecision(3)} · ${duration(p.seconds)}${p.tuned ? " (tuned)" : ""}`) : "";
       })]),
       numbers: [0, 1, 2, 3],
     }));
@@ -78,8 +78,8 @@ export function initBenchmark(engine) {
   const fileName = (ending) => `wgemm-benchmark.${ending}`;
   csv.onclick = () => {
     const quoted = (s) => `"${s.replaceAll('"', '""')}"`;
-    const lines = points.map((p) => [p.size, quoted(NAMES[SERIES.indexOf(p.series)]), quoted(p.variant), p.gflops, p.seconds, p.repeats, quoted(adapter.name), quoted(adapter.type)].join(","));
-    save(new Blob([["size,series,variant,gflops,seconds,repeats,adapter,adapter_type", ...lines, ""].join("\n")], { type: "text/csv" }), fileName("csv"));
+    const lines = points.map((p) => [p.size, quoted(NAMES[SERIES.indexOf(p.series)]), quoted(p.variant), p.tuned, p.gflops, p.seconds, p.repeats, quoted(adapter.name), quoted(adapter.type)].join(","));
+    save(new Blob([["size,series,variant,tuned,gflops,seconds,repeats,adapter,adapter_type", ...lines, ""].join("\n")], { type: "text/csv" }), fileName("csv"));
   };
   png.onclick = async () => {
     try {

@@ -21,6 +21,8 @@ export class Engine extends EventTarget {
   kernels = [];
   /** What the last `open` gave: {adapter, reason, failure}; null before. */
   device = null;
+  /** What is tuned on it: {text, problem}, the text as it is kept in this browser, and why one that is kept is not used. */
+  tuning = { text: "", problem: "" };
 
   #worker = null;
   #ready = null;
@@ -71,10 +73,36 @@ export class Engine extends EventTarget {
   async open() {
     try {
       this.device = await this.#send("open", {}, {});
+      await this.#restoreTuning();
     } catch (failure) {
       this.device = { adapter: null, reason: "", failure };
     }
     this.dispatchEvent(new Event("device"));
+  }
+
+  // The worker has no localStorage.
+  async #restoreTuning() {
+    this.tuning = { text: "", problem: "" };
+    if (!this.device.adapter) return;
+    try {
+      const text = localStorage.getItem(this.device.tuning_key) ?? "";
+      await this.#send("tuning", { text }, {});
+      this.tuning.text = text;
+    } catch (failure) {
+      this.tuning.problem = failure.message;
+    }
+  }
+
+  /** Keeps what the worker has tuned; throws where this browser keeps nothing. */
+  keepTuning(text) {
+    this.tuning = { text, problem: "" };
+    localStorage.setItem(this.device.tuning_key, text);
+  }
+
+  async forgetTuning() {
+    await this.request("tuning", { text: "" });
+    this.tuning = { text: "", problem: "" };
+    localStorage.removeItem(this.device.tuning_key);
   }
 
   /**

@@ -175,7 +175,7 @@ function show(p, url) {
     element("ul", { className: "timekey" }, ...PARTS.map(([key, name], i) =>
       element("li", {}, element("i", { className: `t${i}` }), name, element("b", {}, duration(p.seconds[key]))))),
     definitions([
-      ["Variant", variantName(p.variant)],
+      ["Variant", element("span", {}, variantName(p.variant), p.tuned ? " (tuned)" : "")],
       ["Grid", p.grid[0] ? `${p.grid[0]} × ${p.grid[1]} workgroups${p.slices ? `, ${p.slices} ${p.slices === 1 ? "slice" : "slices"} of K` : ""}` : "none: the CPU path, in WebAssembly"],
       ["Clock", p.clock === "device" ? "the device’s timestamps" : "the host’s, around the dispatch"],
       ["Check", worst],

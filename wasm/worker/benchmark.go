@@ -28,6 +28,7 @@ type point struct {
 	Size    int     `json:"size"`
 	Series  string  `json:"series"`
 	Variant string  `json:"variant"`
+	Tuned   bool    `json:"tuned"` // the variant was measured as the fastest
 	GFLOPS  float64 `json:"gflops"`
 	Seconds float64 `json:"seconds"` // of one product
 	Repeats int     `json:"repeats"` // of the batch it was measured in
@@ -101,7 +102,7 @@ func (s *session) measureSize(ctx context.Context, host gemm.Matrix[float32], al
 		}
 		m := ms[0]
 		x.last, x.lastN = m.Median, n
-		tell(point{Series: x.Name, Variant: plan.Name(), GFLOPS: m.GFLOPS(plan), Seconds: m.Median.Seconds(), Repeats: m.Repeats})
+		tell(point{Series: x.Name, Variant: plan.Name(), Tuned: plan.Tuned, GFLOPS: m.GFLOPS(plan), Seconds: m.Median.Seconds(), Repeats: m.Repeats})
 	}
 	return nil
 }

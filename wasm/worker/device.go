@@ -7,15 +7,17 @@ import (
 	"strings"
 
 	"github.com/wgemm/wgemm/gemm"
+	"github.com/wgemm/wgemm/internal/tuning"
 	gpu "github.com/wgemm/wgemm/runtime"
 	"github.com/wgemm/wgemm/runtime/open"
 	"github.com/wgemm/wgemm/wgsl"
 )
 
 type opened struct {
-	Adapter *gpu.Adapter `json:"adapter"` // nil on the CPU path
-	Reason  string       `json:"reason"`  // why this adapter
-	Failure *failure     `json:"failure"` // why there is none
+	Adapter   *gpu.Adapter `json:"adapter"`    // nil on the CPU path
+	TuningKey string       `json:"tuning_key"` // what a tuning of it is kept under
+	Reason    string       `json:"reason"`     // why this adapter
+	Failure   *failure     `json:"failure"`    // why there is none
 }
 
 // open opens a device, anew if there was one. Without any the CPU path
@@ -24,7 +26,7 @@ func (s *session) open(ctx context.Context, _ request) (any, error) {
 	// The old device is most likely lost, and there is nothing to do about an
 	// error of its end.
 	_ = s.engine.Close()
-	s.engine, s.adapter = gemm.NewCPU(), nil
+	s.engine, s.adapter, s.tuning = gemm.NewCPU(), nil, nil
 	dev, choice, err := open.Device(ctx, "")
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -35,7 +37,7 @@ func (s *session) open(ctx context.Context, _ request) (any, error) {
 	}
 	a := dev.Adapter()
 	s.engine, s.adapter = gemm.New(dev), &a
-	return opened{Adapter: s.adapter, Reason: choice.Reason}, nil
+	return opened{Adapter: s.adapter, TuningKey: strings.Trim(tuning.Head(a), "# \n"), Reason: choice.Reason}, nil
 }
 
 type kernel struct {

@@ -41,6 +41,7 @@ type session struct {
 	turn    chan struct{} // holds a token while a request computes: one at a time
 	engine  *gemm.Engine  // changed by the holder of the turn
 	adapter *gpu.Adapter  // nil on the CPU path
+	tuning  gemm.Tuning   // the engine's
 
 	mu     sync.Mutex
 	cancel map[int]context.CancelFunc // of the requests that run
@@ -79,6 +80,8 @@ var handlers = map[string]handler{
 	"masks":       (*session).masks,
 	"accumulator": (*session).accumulator,
 	"benchmark":   (*session).benchmark,
+	"tuning":      (*session).takeTuning,
+	"tune":        (*session).tune,
 }
 
 // untimed are the kinds that use no engine, and so need no turn.

@@ -69,6 +69,7 @@ type product struct {
 	K       int         `json:"k"`
 	DType   string      `json:"dtype"`
 	Variant string      `json:"variant"`
+	Tuned   bool        `json:"tuned"`  // the variant was measured as the fastest
 	Grid    [2]uint32   `json:"grid"`   // workgroups over rows and columns of C
 	Slices  int         `json:"slices"` // of K
 	Seconds seconds     `json:"seconds"`
@@ -132,7 +133,7 @@ func multiply[T gemm.Element](
 	}
 	p := product{
 		M: a.Rows, N: b.Cols, K: a.Cols, DType: c.DType().String(),
-		Variant: plan.Name(), Grid: [2]uint32{plan.Grid[1], plan.Grid[0]}, Slices: plan.Slices(),
+		Variant: plan.Name(), Tuned: plan.Tuned, Grid: [2]uint32{plan.Grid[1], plan.Grid[0]}, Slices: plan.Slices(),
 		Faulty: plan.Variant != nil && faulty(plan.Variant),
 	}
 	if p.M > 0 && p.N > 0 {
