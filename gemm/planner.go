@@ -1,6 +1,7 @@
 package gemm
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -63,7 +64,7 @@ func (c Choice) appendVariant(s []byte) []byte {
 func ParseChoice(text string) (Choice, error) {
 	parts := strings.Split(text, ";")
 	kernel, params, _ := strings.Cut(parts[0], "/")
-	if kernel == "broken" { // a folder of kernels
+	if params != "" && !slices.Contains(wgsl.Kernels(), kernel) { // a folder of kernels
 		var name string
 		name, params, _ = strings.Cut(params, "/")
 		kernel += "/" + name
@@ -201,14 +202,9 @@ func (p *Plan) addPacking(q *problem, a gpu.Adapter) (err error) {
 // to products of their own.
 func (p *Plan) addEdges(q problem, a gpu.Adapter) error {
 	p.Edges = false
-	whole := func(n int, tile string) int {
-		size, _ := p.Variant.Const(tile)
-		if rest := n % int(size); rest <= skinny {
-			return n - rest
-		}
-		return n
-	}
-	rows, cols := whole(q.M, "BM"), whole(q.N, "BN")
+	bm, _ := p.Variant.Const("BM")
+	bn, _ := p.Variant.Const("BN")
+	rows, cols := covered(q.M, int(bm)), covered(q.N, int(bn))
 	if rows == 0 || cols == 0 || q.In == I8 {
 		return nil
 	}
@@ -238,6 +234,15 @@ func (p *Plan) addEdges(q problem, a gpu.Adapter) error {
 	}
 	p.inner = [2]int{rows, cols}
 	return nil
+}
+
+// covered is how many of n rows or columns tiles of a size compute: all, or all but
+// a few that would need tiles of their own.
+func covered(n, tile int) int {
+	if rest := n % tile; rest <= skinny {
+		return n - rest
+	}
+	return n
 }
 
 // addPass specializes a kernel for one pass and checks it against the device.
@@ -306,9 +311,13 @@ func grid(v *wgsl.Variant, p problem, a gpu.Adapter) ([3]uint32, error) {
 const compensated = "gemm_compensated"
 
 const (
-	// enoughWorkgroups keep a large GPU busy. WebGPU does not tell how many
-	// processors there are; an H200 has 132.
+	// processors of a large GPU: an H200's. WebGPU does not tell how many there are.
+	processors = 132
+	// enoughWorkgroups keep them busy.
 	enoughWorkgroups = 128
+	// passSeconds is what one more pass takes, and copyRate how many bytes a second
+	// it reads and writes, as measured on an H200.
+	passSeconds, copyRate = 3e-6, 3e12
 	// skinny is up to how many rows or columns a product is a matrix times a few
 	// vectors, which takes the time of reading the matrix.
 	skinny = 16
@@ -325,16 +334,29 @@ const (
 // A tile is a variant of gemm_block.
 type tile struct {
 	m, n   int
+	rate   float64 // operations a second of all processors together, when all are busy
 	params wgsl.Params
 }
 
 // tiles from the largest, which reads least, to the smallest, of which there are
-// most. Which is best at which size was measured: docs/performance.md.
+// most. Their rates were measured on an H200: docs/performance.md.
 var tiles = []tile{
-	{128, 128, wgsl.Params{"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8}},
-	{64, 64, wgsl.Params{"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 4}},
-	{32, 64, wgsl.Params{"BM": 32, "BN": 64, "BK": 16, "TM": 4, "TN": 4}},
-	{32, 32, wgsl.Params{"BM": 32, "BN": 32, "BK": 32, "TM": 4, "TN": 4}},
+	{128, 128, 45.5e12, wgsl.Params{"BM": 128, "BN": 128, "BK": 32, "TM": 8, "TN": 8}},
+	{64, 64, 40e12, wgsl.Params{"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 4}},
+	{32, 64, 30.5e12, wgsl.Params{"BM": 32, "BN": 64, "BK": 16, "TM": 4, "TN": 4}},
+	{32, 32, 27e12, wgsl.Params{"BM": 32, "BN": 32, "BK": 32, "TM": 4, "TN": 4}},
+}
+
+// seconds estimates what a product takes: workgroups run in waves, of which the
+// last may leave processors idle; parts of K are written, read and added up.
+func (t tile) seconds(p problem, splits int) float64 {
+	workgroups := ceilDiv(p.M, t.m) * ceilDiv(p.N, t.n) * p.Batch * splits
+	waves := ceilDiv(workgroups, processors)
+	s := float64(waves*processors) * 2 * float64(t.m*t.n*ceilDiv(p.K, splits)) / t.rate
+	if splits > 1 {
+		s += passSeconds + 2*4*float64(splits*p.M*p.N*p.Batch)/copyRate
+	}
+	return s
 }
 
 // choices are variants for a problem, the best first. The last needs no more
@@ -345,64 +367,85 @@ func choices(p problem, a gpu.Adapter) []Choice {
 		// At its own tile: pairs take twice the registers.
 		return []Choice{{Kernel: compensated, Params: unrolled, Why: "sums in pairs are asked for"}}
 	case a.Type == gpu.Software:
-		return []Choice{directChoice(p)}
+		return directChoices(p)
 	}
 	var list []Choice
 	if c, ok := skinnyChoice(p); ok {
 		list = append(list, c)
 	}
-	fits := false
+	large := p.M >= packFrom && p.N >= packFrom && p.K >= packFrom
+	type estimate struct {
+		tile
+		Choice
+		seconds float64
+	}
+	estimates := make([]estimate, len(tiles))
 	for i, t := range tiles {
-		workgroups := ceilDiv(p.M, t.m) * ceilDiv(p.N, t.n) * p.Batch
-		wasted := p.M <= t.m/2 || p.N <= t.n/2 // half of each tile or more
-		parts := p.K / (16 * max(p.M, p.N))    // of K, in place of smaller tiles
-		if !fits && i < len(tiles)-1 && (wasted || workgroups*max(parts, 1) < enoughWorkgroups) {
-			continue
+		c := Choice{Kernel: "gemm_block", Params: t.params, Splits: 1}
+		inner := p
+		if c.Edges = i == 0 && large; c.Edges {
+			inner.M, inner.N = covered(p.M, t.m), covered(p.N, t.n)
 		}
-		c := Choice{
-			Kernel: "gemm_block", Params: t.params,
-			Why: fmt.Sprintf("%d tiles of %d x %d", workgroups, t.m, t.n),
+		seconds := t.seconds(inner, 1)
+		workgroups := ceilDiv(inner.M, t.m) * ceilDiv(inner.N, t.n) * p.Batch
+		if n := splits(p, workgroups, enoughWorkgroups, 4*enoughWorkgroups, 256); n > 1 {
+			if s := t.seconds(p, n); s < seconds || p.K > maxDepth*n {
+				seconds, c.Splits = s, n
+			}
 		}
-		if !fits {
-			c.Why += ", the largest that keep a GPU busy"
-		}
-		fits = true
-		c.Splits = splits(p, workgroups, enoughWorkgroups, 4*enoughWorkgroups, 256)
-		aligned := p.a.quads && p.b.quads
-		large := p.M >= packFrom && p.N >= packFrom && p.K >= packFrom
-		if c.Splits > 1 && p.K >= 64*t.m {
-			// Rows of A are far apart in memory: read more of each at a time.
-			list = append(list, Choice{Kernel: c.Kernel, Params: long, Splits: c.Splits, Why: c.Why + ", with long slices of K"})
+		c.Why = fmt.Sprintf("%d tiles of %d x %d", workgroups, t.m, t.n)
+		if c.Splits > 1 {
+			c.Why += fmt.Sprintf(", each in %d parts of K", c.Splits)
 		}
 		// Matrices that can be read four elements at a time are worth packing only
-		// if they are larger, and through naga: Tint's shaders gain nothing.
-		c.Pack = i == 0 && large && (!aligned || p.In != F32 || min(p.M, p.N) >= 2*packFrom && a.Driver == "wgpu")
-		c.Edges = i == 0 && large
-		if c.Pack {
-			c.Params = deep
+		// through naga: Tint's shaders gain nothing.
+		aligned := p.a.quads && p.b.quads
+		c.Pack = i == 0 && large && (!aligned || p.In != F32 || a.Driver == "wgpu")
+		estimates[i] = estimate{t, c, seconds}
+	}
+	slices.SortStableFunc(estimates, func(x, y estimate) int { return cmp.Compare(x.seconds, y.seconds) })
+	for i, e := range estimates {
+		if i == 0 {
+			e.Why += ", by estimate the fastest"
 		}
-		list = append(list, c)
+		if e.Splits > 1 && p.K >= 64*e.m {
+			// Rows of A are far apart in memory: read more of each at a time.
+			list = append(list, Choice{Kernel: e.Kernel, Params: long, Splits: e.Splits, Why: e.Why + ", with long slices of K"})
+		}
+		list = append(list, e.Choice)
+		if e.m == 128 {
+			list = append(list, Choice{Kernel: e.Kernel, Params: shallow, Splits: e.Splits, Pack: e.Pack, Edges: e.Edges, Why: e.Why + ", with less workgroup memory"})
+		}
 	}
 	return append(list, Choice{Kernel: "gemm_tiled", Params: unrolled, Why: "the smallest variant"})
 }
 
 var (
-	deep     = wgsl.Params{"BM": 128, "BN": 128, "BK": 32, "TM": 8, "TN": 8} // the largest tile, of packed matrices
+	shallow  = wgsl.Params{"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8} // the largest tile in half the memory
 	long     = wgsl.Params{"BM": 64, "BN": 64, "BK": 64, "TM": 4, "TN": 4}   // of a C of few tiles and a large K
 	unrolled = wgsl.Params{"UNROLL": 1}
 	direct   = wgsl.Params{"TM": 4, "TN": 8}
 	wide     = wgsl.Params{"TM": 4, "TN": 8, "LANES_N": 64} // of a C of more columns than a grid has workgroups
 )
 
-// directChoice is the variant for software adapters.
-func directChoice(p problem) Choice {
+// directChoices are the variants for software adapters: the last two take less
+// memory between the passes.
+func directChoices(p problem) []Choice {
 	c := Choice{Kernel: "gemm_direct", Params: direct, Why: "shaders run on a processor: no workgroup memory"}
+	if p.M > 1<<17 && p.M > p.N { // more rows than a grid has of this tile's
+		p = p.transposed()
+		c.Transposed = true
+	}
 	if p.N > 1<<20 {
 		c.Params = wide
 	}
 	c.Splits = splits(p, 1, 0, 0, 64)
 	c.Pack = (!p.a.quads || !p.b.quads || p.In != F32) && min(p.M, p.N, p.K) >= 128
-	return c
+	plain := c
+	plain.Pack = false
+	whole := plain
+	whole.Splits = 1
+	return []Choice{c, plain, whole}
 }
 
 // skinnyChoice is the variant for a product of few rows or columns.
@@ -422,6 +465,9 @@ func skinnyChoice(p problem) (Choice, bool) {
 	c.Params = wgsl.Params{"BM": uint32(rows), "LANES_N": 32, "LANES_K": 8}
 	if p.b.unit == inColumn {
 		c.Params = wgsl.Params{"BM": uint32(rows), "LANES_N": 8, "LANES_K": 32}
+	}
+	if p.N > 1<<20 { // of more columns than a grid has
+		c.Params = wgsl.Params{"BM": uint32(rows), "LANES_N": 256, "LANES_K": 1}
 	}
 	// Reading needs more workgroups in flight than arithmetic does, but not more
 	// to be started than fit.
@@ -490,6 +536,14 @@ func specialize(kernel string, params wgsl.Params, p problem) (*wgsl.Variant, gp
 	v, err := wgsl.Specialize(kernel, all)
 	if err != nil {
 		return nil, gpu.Shader{}, err
+	}
+	across, _ := v.Const("A_ACROSS")
+	if bm, ok := v.Const("BM"); ok && across != 0 && bm%4 != 0 {
+		// A workgroup's rows start within a vector of A: its elements one by one.
+		all["A_QUADS"] = 0
+		if v, err = wgsl.Specialize(kernel, all); err != nil {
+			return nil, gpu.Shader{}, err
+		}
 	}
 	return v, shader(v), nil
 }
