@@ -2,6 +2,7 @@ package gemm
 
 import (
 	"fmt"
+	"math"
 
 	gpu "github.com/wgemm/wgemm/runtime"
 	"github.com/wgemm/wgemm/wgsl"
@@ -24,6 +25,16 @@ func (p problem) transposed() problem {
 	p.M, p.N = p.N, p.M
 	p.a, p.b, p.c = p.b.transposed(), p.a.transposed(), p.c.transposed()
 	return p
+}
+
+// same reports whether q is p; a factor that is NaN is the same as itself.
+func (p problem) same(q problem) bool {
+	bits := math.Float32bits
+	if bits(p.Alpha) != bits(q.Alpha) || bits(p.Beta) != bits(q.Beta) {
+		return false
+	}
+	p.Alpha, p.Beta, q.Alpha, q.Beta = 0, 0, 0, 0
+	return p == q
 }
 
 // skipsProduct reports whether A and B are not read.
@@ -189,7 +200,7 @@ func (p Plan) operands(e *Engine, c, a, b *DeviceMatrix, o options) (operands, e
 	if err != nil {
 		return operands{}, err
 	}
-	if got != p.problem {
+	if !got.same(p.problem) {
 		return operands{}, &ShapeError{"the plan", fmt.Sprintf("is for %+v, the call is %+v", p.problem, got)}
 	}
 	views := new([3]DeviceMatrix) // one value for the garbage collector
