@@ -123,6 +123,40 @@ func TestFactorsNotFinite(t *testing.T) {
 	})
 }
 
+// The matrices of a batch may lie in each other's gaps, in C too: rows, columns and
+// the batch take any order in memory, as long as no two elements share a place.
+func TestInterleavedBatch(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, e *gemm.Engine) {
+		opts := with(t, "gemm_naive", "")
+		const batch, m, n, k = 2, 3, 4, 5
+		a, b := gemm.NewBatch[float32](batch, m, k, nil), gemm.NewBatch[float32](batch, k, n, nil)
+		fill(a, func(p, i, kk int) float64 { return float64((p+2*i+kk)%5 - 2) })
+		fill(b, func(p, kk, j int) float64 { return float64((3*p+kk+2*j)%7 - 3) })
+		for _, s := range [][3]int{{n, 1, m * n}, {1, m, m * n}, {batch * n, 1, n}, {1, batch * m, m}, {batch * n, batch, 1}, {batch, batch * m, 1}} {
+			c := gemm.NewBatch[float32](batch, m, n, nil)
+			c.RowStride, c.ColStride, c.BatchStride = s[0], s[1], s[2]
+			if err := e.Multiply(t.Context(), c, a, b, opts...); err != nil {
+				t.Errorf("strides %v: %v", s, err)
+				continue
+			}
+			for p := range batch {
+				for i := range m {
+					for j := range n {
+						var want float32
+						for kk := range k {
+							want += a.Data[(p*m+i)*k+kk] * b.Data[(p*k+kk)*n+j]
+						}
+						if got := c.Data[p*s[2]+i*s[0]+j*s[1]]; got != want {
+							t.Fatalf("strides %v: C[%d, %d, %d] is %v, want %v", s, p, i, j, got, want)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
 // fill sets every element of a batch.
 func fill[T gemm.Element](m gemm.Matrix[T], f func(p, i, j int) float64) {
 	for p := range max(m.Batch, 1) {
