@@ -64,6 +64,11 @@ func newProblem(e *Engine, c, a, b Operand, o options) (problem, error) {
 		Alpha: o.alpha, Beta: o.beta, Bias: o.bias != nil, Act: o.act, Acc: o.acc,
 		a: la.access(), b: lb.access(), c: lc.access(),
 	}
+	if p.Beta != p.Beta {
+		// To a device NaN may equal 0, and C is not read. Whatever that holds, the
+		// result is NaN, which a factor of the product gives too.
+		p.Alpha = p.Beta
+	}
 	wrong := func(arg, format string, args ...any) (problem, error) {
 		return problem{}, &ShapeError{arg, fmt.Sprintf(format, args...)}
 	}

@@ -91,6 +91,8 @@ func TestFactorsNotFinite(t *testing.T) {
 		}{
 			{nan, 0, []float64{nan, nan, nan}},
 			{nan, 2, []float64{nan, nan, nan}},
+			{1, nan, []float64{nan, nan, nan}},
+			{0, nan, []float64{nan, nan, nan}},
 			{inf, 0, []float64{inf, inf, -inf}},
 			{1, inf, []float64{inf, nan, -inf}},
 			{inf, -1, []float64{inf, inf, -inf}},
