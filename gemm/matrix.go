@@ -1,8 +1,10 @@
 package gemm
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/x448/float16"
@@ -319,10 +321,8 @@ func (l layout) overlaps() bool {
 		return false
 	}
 	// Axes by rising stride: each must step over all of the ones below it.
-	axes := [][2]int{{l.col, l.cols}, {l.row, l.rows}, {l.batch, l.batches}}
-	if l.col > l.row {
-		axes[0], axes[1] = axes[1], axes[0]
-	}
+	axes := [...][2]int{{l.col, l.cols}, {l.row, l.rows}, {l.batch, l.batches}}
+	slices.SortFunc(axes[:], func(a, b [2]int) int { return cmp.Compare(a[0], b[0]) })
 	reach := 1
 	for _, a := range axes {
 		stride, size := a[0], a[1]

@@ -44,6 +44,7 @@ func TestParseTuning(t *testing.T) {
 		"1x2x3x4 f32 f32 rows rows\tgemm_tiled":                                          "line 1",
 		"# ok\nx\tgemm_tiled":                                                            "line 2",
 		"1x2x2x2 f32 f32 rows rows":                                                      "no kernel",
+		"1x2x2x2 f32 f32 rows rows\tbroken/gemm_tiled/RESET_ACC=true":                    "wrong on purpose",
 		"1x2x2x2 f64 f32 rows rows\tgemm_tiled":                                          "f64",
 		"1x2x2x2 f32 f32 rows4 rows\tgemm_tiled;fast":                                    "fast",
 		"1x2x2x2 f32 f32 rows rows\tgemm_tiled/BM":                                       "NAME=VALUE",

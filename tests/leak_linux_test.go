@@ -53,6 +53,22 @@ func TestNothingLeaks(t *testing.T) {
 		}
 	}
 
+	shapes := func(from, to int) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			m := filled[float32](i+1, 64, small)
+			if err := e.Multiply(t.Context(), gemm.NewMatrix[float32](i+1, 64, nil), m, b, with(t, "gemm_naive", "")...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	shapes(0, 300) // more than the engine keeps uniforms for
+	before = resident(t)
+	shapes(300, 600)
+	if grown := resident(t) - before; grown > maxGrowth {
+		t.Errorf("300 other shapes grew the resident set by %d bytes, want at most %d", grown, maxGrowth)
+	}
+
 	openAndClose := func(times int) {
 		t.Helper()
 		for range times {

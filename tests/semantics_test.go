@@ -95,6 +95,89 @@ func scaled[In, Out gemm.Element](t *testing.T, e *gemm.Engine, m, n, k int, alp
 	}
 }
 
+// Factors that are no numbers multiply as any other: with operands on the host and
+// on the device, NaN comes out where it was and nothing is refused.
+func TestFactorsNotFinite(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, e *gemm.Engine) {
+		inf := math.Inf(1)
+		opts := with(t, "gemm_naive", "")
+		a := gemm.NewMatrix(1, 2, []float32{1, 2})
+		b := gemm.NewMatrix(2, 3, []float32{1, 2, -3, 0, 1, 1})
+		for _, tc := range []struct {
+			alpha, beta float64
+			want        []float64 // for C = 2, 0, -1 and A B = 1, 4, -1
+		}{
+			{nan, 0, []float64{nan, nan, nan}},
+			{nan, 2, []float64{nan, nan, nan}},
+			{1, nan, []float64{nan, nan, nan}},
+			{0, nan, []float64{nan, nan, nan}},
+			{inf, 0, []float64{inf, inf, -inf}},
+			{1, inf, []float64{inf, nan, -inf}},
+			{inf, -1, []float64{inf, inf, -inf}},
+		} {
+			for _, onDevice := range []bool{false, true} {
+				c := gemm.NewMatrix(1, 3, []float32{2, 0, -1})
+				var out gemm.Operand = c
+				if onDevice {
+					d, err := e.Upload(t.Context(), c)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer d.Close()
+					out = d
+				}
+				err := e.Multiply(t.Context(), out, a, b, append(slices.Clone(opts), gemm.WithAlpha(float32(tc.alpha)), gemm.WithBeta(float32(tc.beta)))...)
+				if d, ok := out.(*gemm.DeviceMatrix); ok && err == nil {
+					err = e.Download(t.Context(), c, d)
+				}
+				if err != nil {
+					t.Fatalf("alpha %v, beta %v: %v", tc.alpha, tc.beta, err)
+				}
+				for j, want := range tc.want {
+					if got := float64(c.Data[j]); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+						t.Errorf("alpha %v, beta %v, on the device %v: C[%d] is %v, want %v", tc.alpha, tc.beta, onDevice, j, got, want)
+					}
+				}
+			}
+		}
+	})
+}
+
+// The matrices of a batch may lie in each other's gaps, in C too: rows, columns and
+// the batch take any order in memory, as long as no two elements share a place.
+func TestInterleavedBatch(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, e *gemm.Engine) {
+		opts := with(t, "gemm_naive", "")
+		const batch, m, n, k = 2, 3, 4, 5
+		a, b := gemm.NewBatch[float32](batch, m, k, nil), gemm.NewBatch[float32](batch, k, n, nil)
+		fill(a, func(p, i, kk int) float64 { return float64((p+2*i+kk)%5 - 2) })
+		fill(b, func(p, kk, j int) float64 { return float64((3*p+kk+2*j)%7 - 3) })
+		for _, s := range [][3]int{{n, 1, m * n}, {1, m, m * n}, {batch * n, 1, n}, {1, batch * m, m}, {batch * n, batch, 1}, {batch, batch * m, 1}} {
+			c := gemm.NewBatch[float32](batch, m, n, nil)
+			c.RowStride, c.ColStride, c.BatchStride = s[0], s[1], s[2]
+			if err := e.Multiply(t.Context(), c, a, b, opts...); err != nil {
+				t.Errorf("strides %v: %v", s, err)
+				continue
+			}
+			for p := range batch {
+				for i := range m {
+					for j := range n {
+						var want float32
+						for kk := range k {
+							want += a.Data[(p*m+i)*k+kk] * b.Data[(p*k+kk)*n+j]
+						}
+						if got := c.Data[p*s[2]+i*s[0]+j*s[1]]; got != want {
+							t.Fatalf("strides %v: C[%d, %d, %d] is %v, want %v", s, p, i, j, got, want)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
 // fill sets every element of a batch.
 func fill[T gemm.Element](m gemm.Matrix[T], f func(p, i, j int) float64) {
 	for p := range max(m.Batch, 1) {

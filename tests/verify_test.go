@@ -49,6 +49,34 @@ func TestVerify(t *testing.T) {
 	})
 }
 
+// Every case of the suite bugs is right, not only those that quick takes. In a
+// browser's engine the reference of the long ones takes minutes.
+func TestBugs(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, e *gemm.Engine) {
+		r := &verify.Runner{Engine: e, Seed: seed}
+		cases, err := verify.Select(r, []string{"bugs"}, []verify.Kernel{{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range cases {
+			if c.Long && (testing.Short() || goruntime.GOARCH == "wasm") {
+				continue
+			}
+			res, err := r.Run(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.Failure != "" {
+				t.Errorf("%s: %s", c.Name, res.Failure)
+			}
+			if res.Skipped != "" {
+				t.Logf("%s is skipped: %s", c.Name, res.Skipped)
+			}
+		}
+	})
+}
+
 // Suites that see every fault which leaves C as it was.
 const products = "edges blas3 tiles deep f16 bf16 int8 batch views bugs"
 

@@ -100,6 +100,11 @@ func specialize(kernel, src string, p Params) (*Variant, error) {
 				return nil, at(err)
 			}
 			if ok == 0 {
+				for _, name := range slices.Sorted(maps.Keys(p)) {
+					if p[name] == 0 && strings.Contains(m[0], name) { // what a name leaves out is the reason here
+						named = append(named, name+"=0")
+					}
+				}
 				return nil, &ParamError{kernel, m[0], "does not hold for " + strings.Join(named, ",")}
 			}
 			lines[n] = "// holds: " + m[0]

@@ -191,6 +191,7 @@ func TestParamError(t *testing.T) {
 		{"division by zero", "gemm_tiled", "TM=0", "64 / 0"},
 		{"overflow", "gemm_tiled", "BM=65536,BK=65536,TM=1", "does not fit 32 bits"},
 		{"registers", "gemm_tiled", "TM=32,TN=32", "ACC <= 256u"},
+		{"a tile of nothing", "gemm_tiled", "BM=0,TM=2", "does not hold for BN=64,BK=16,TM=2,TN=4,BM=0"},
 		{"int8 compensated", "gemm_compensated", "IN_I8=true", "IN_I8 == false: does not hold for"},
 		{"switch", "gemm_tiled", "UNROLL=2", "UNROLL: 2 is neither true nor false"},
 		{"no value", "gemm_tiled", "BM", "BM: want NAME=VALUE"},

@@ -263,12 +263,15 @@ func TestVerify(t *testing.T) {
 		}
 	})
 	// A wrong kernel; the command that repeats one failure fails with that alone.
-	code, stdout, stderr := wgemm(t, "verify", "--suite", "tiles", "--kernel", "broken/gemm_tiled/RESET_ACC=true", "--device", cpuName, "--seed", "7")
+	code, stdout, stderr := wgemm(t, "verify", "--suite", "tiles", "--kernel", "broken/gemm_tiled/RESET_ACC=true;transposed", "--device", cpuName, "--seed", "7")
 	if code != exitDiffers || !strings.Contains(stdout, "more failed") || !strings.Contains(stderr, "results differ: ") {
 		t.Fatalf("a faulty kernel: exit %d: %s%s", code, stdout, stderr)
 	}
 	_, repeat, _ := strings.Cut(stdout, "\n  wgemm ")
 	repeat, _, _ = strings.Cut(repeat, "\n")
+	if !strings.Contains(repeat, " --kernel 'broken/gemm_tiled/RESET_ACC=true;transposed'") {
+		t.Errorf("%s: a shell would cut the kernel", repeat)
+	}
 	code, stdout, _ = wgemm(t, strings.Fields(strings.ReplaceAll(repeat, "'", ""))...)
 	if code != exitDiffers || !strings.Contains(stdout, "tiles  1      1") || !strings.Contains(stdout, "seed 7") {
 		t.Errorf("%s: exit %d: %s", repeat, code, stdout)

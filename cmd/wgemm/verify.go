@@ -297,7 +297,7 @@ func (o *verifyOptions) repeat(r verify.Result, where place) string {
 	}
 	args = append(args, "--case", "'"+r.Case+"'", "--seed", strconv.FormatUint(o.seed, 10))
 	if r.Kernel != "" {
-		args = append(args, "--kernel", r.Kernel)
+		args = append(args, "--kernel", "'"+r.Kernel+"'") // a choice has semicolons
 	}
 	args = append(args, "--device", where.Device)
 	if o.where.adapter != "" && where.Adapter != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/wgemm/wgemm/gemm"
@@ -11,10 +12,13 @@ import (
 	"github.com/wgemm/wgemm/wgsl"
 )
 
-// specials are the bugs that one product cannot show: errors that must come,
+// specials are what the products of a bug cannot show: errors that must come,
 // operands that share memory, calls at the same time.
 var specials = map[string]func(ctx context.Context, r *Runner, b Bug, k Kernel) (Result, error){
-	"H29": tooManyElements,
+	"H06": rowBlocks,
+	"H27": tooLarge,
+	"H28": tooLarge,
+	"H29": tooLarge,
 	"H36": sharedMemory,
 	"H37": strides,
 	"H39": goroutines,
@@ -67,9 +71,36 @@ func onCPU(r *Runner) bool {
 	return err == nil && p.Variant == nil
 }
 
-// tooManyElements wants a matrix whose size in bytes does not fit 32 bits
-// refused with both numbers, where the device cannot hold it.
-func tooManyElements(_ context.Context, r *Runner, b Bug, _ Kernel) (Result, error) {
+// rowBlocks compares a product with that of 64 rows of A at a time, which are other
+// tiles and perhaps another variant: of whole eighths, the bits are the same. No
+// row may be 0.
+func rowBlocks(ctx context.Context, r *Runner, b Bug, k Kernel) (Result, error) {
+	var res Result
+	x, y := operandsOf(b, 0)
+	whole, blocks := gemm.NewMatrix[float32](b.M, b.N, nil), gemm.NewMatrix[float32](b.M, b.N, nil)
+	if err := r.multiply(ctx, whole, x, y, k.options()...); err != nil {
+		return res, err
+	}
+	for i := 0; i < b.M; i += 64 {
+		rows := min(64, b.M-i)
+		if err := r.multiply(ctx, blocks.View(i, 0, rows, b.N), x.View(i, 0, rows, b.K), y, k.options()...); err != nil {
+			return res, err
+		}
+	}
+	if at := differs(whole.Data, blocks.Data); at >= 0 {
+		res.fail("C[%d, %d] is %v, and %v in blocks of 64 rows", at/b.N, at%b.N, whole.Data[at], blocks.Data[at])
+	}
+	for i := range b.M {
+		if !slices.ContainsFunc(whole.Data[i*b.N:][:b.N], func(v float32) bool { return v != 0 }) {
+			res.fail("row %d of C is 0", i)
+		}
+	}
+	return res, nil
+}
+
+// tooLarge wants a matrix refused with both numbers where the device cannot hold
+// it, before any work.
+func tooLarge(_ context.Context, r *Runner, b Bug, _ Kernel) (Result, error) {
 	var res Result
 	if onCPU(r) {
 		return Result{Skipped: "the CPU path has no limit but the memory"}, nil

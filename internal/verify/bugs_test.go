@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,10 +20,11 @@ func TestEveryBugHasAHome(t *testing.T) {
 		t.Errorf("%d cases, want 52", len(Bugs()))
 	}
 	r := &Runner{Engine: gemm.NewCPU()}
-	inSuite := map[string]bool{}
+	inSuite, products := map[string]bool{}, map[string]bool{}
 	for _, c := range bugs(r, Kernel{}) {
-		id, _, _ := strings.Cut(c.Name, ",")
+		id, _, isProduct := strings.Cut(c.Name, ",")
 		inSuite[id] = true
+		products[id] = products[id] || isProduct
 	}
 	for i, b := range Bugs() {
 		if want := fmt.Sprintf("H%02d", i+1); b.ID != want {
@@ -46,8 +48,51 @@ func TestEveryBugHasAHome(t *testing.T) {
 		if homes != 1 {
 			t.Errorf("%s has %d homes, want 1", b.ID, homes)
 		}
+		// That of H28 is in the suite big, that of H29 too large for a host.
+		if wantProduct := !slices.Contains([]string{"H28", "H29"}, b.ID); inSuite[b.ID] && wantProduct && !products[b.ID] {
+			t.Errorf("%s: its own product is not in the suite", b.ID)
+		}
 		if b.A.expr == nil || b.B.expr == nil || len(b.Spots) == 0 && b.M > 0 {
 			t.Errorf("%s lacks a generator or right values", b.ID)
+		}
+	}
+}
+
+// Row tiles that never run at a large M are found by the blocks of rows too, whose
+// own M is small: C there is whole.
+func TestRowBlocksFindMissingTiles(t *testing.T) {
+	t.Parallel()
+	r := &Runner{Engine: gemm.NewCPU()}
+	r.Multiply = func(ctx context.Context, c, a, b gemm.Operand, opts ...gemm.Option) error {
+		err := r.Engine.Multiply(ctx, c, a, b, opts...)
+		if m := c.(gemm.Matrix[float32]); m.Rows > 512 {
+			clear(m.Data[512*m.RowStride:])
+		}
+		return err
+	}
+	res, err := rowBlocks(t.Context(), r, Bugs()[5], Kernel{})
+	if err != nil || !strings.HasPrefix(res.Failure, "C[512, 0] is 0, and ") {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// A device may refuse what is over a limit, and nothing else.
+func TestRefusalsAreJudged(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		limit                 gemm.LimitError
+		wantFailed, wantSkips bool
+	}{
+		{gemm.LimitError{What: "C", Limit: "maxBufferSize", Need: 5, Have: 4}, false, true},
+		{gemm.LimitError{What: "C", Limit: "maxBufferSize", Need: 4, Have: 4}, true, false},
+		{gemm.LimitError{What: "C", Need: 5, Have: 4}, true, false},
+	} {
+		r := &Runner{Engine: gemm.NewCPU(), Multiply: func(context.Context, gemm.Operand, gemm.Operand, gemm.Operand, ...gemm.Option) error {
+			return &tc.limit
+		}}
+		res, err := r.Run(t.Context(), problems([]Problem{{M: 2, N: 2, K: 2, Alpha: 1}})[0])
+		if err != nil || (res.Failure != "") != tc.wantFailed || (res.Skipped != "") != tc.wantSkips {
+			t.Errorf("%v: %+v, %v", &tc.limit, res, err)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (p Problem) long() bool {
 func problems(ps []Problem) []Case {
 	cases := make([]Case, len(ps))
 	for i, p := range ps {
-		cases[i] = Case{Name: p.String(), long: p.long(), must: p.data != nil && p.data.must, run: func(ctx context.Context, r *Runner, k Kernel) (Result, error) {
+		cases[i] = Case{Name: p.String(), Long: p.long(), must: p.data != nil && p.data.must, run: func(ctx context.Context, r *Runner, k Kernel) (Result, error) {
 			return p.run(ctx, r, k)
 		}}
 	}

@@ -52,7 +52,7 @@ func (r *Runner) rand(name string) *rand.Rand {
 type Case struct {
 	Suite, Name string
 	Kernel      Kernel
-	long        bool // not part of quick
+	Long        bool // a software adapter takes long for it: not part of quick
 	must        bool // a limit of the device is no reason to skip it
 	run         func(ctx context.Context, r *Runner, k Kernel) (Result, error)
 }
@@ -75,8 +75,11 @@ func (r *Runner) Run(ctx context.Context, c Case) (Result, error) {
 		return out, ctxErr
 	}
 	var limit *gemm.LimitError
+	refused := errors.As(err, &limit)
 	switch {
-	case !c.must && (errors.As(err, &limit) || errors.Is(err, gpu.ErrUnsupported)):
+	case refused && (limit.Limit == "" || limit.Need <= limit.Have):
+		out.Failure = err.Error() + ", which is within the limit"
+	case !c.must && (refused || errors.Is(err, gpu.ErrUnsupported)):
 		out.Skipped = err.Error()
 	case err != nil:
 		out.Failure = err.Error()
@@ -137,7 +140,7 @@ func Select(r *Runner, names []string, kernels []Kernel) ([]Case, error) {
 				}
 				all := s.of(r, kernels)
 				if name == "quick" {
-					all = spread(slices.DeleteFunc(all, func(c Case) bool { return c.long }), quickCases)
+					all = spread(slices.DeleteFunc(all, func(c Case) bool { return c.Long }), quickCases)
 				}
 				cases = append(cases, all...)
 			}
