@@ -36,16 +36,6 @@ func (p problem) transposed() problem {
 	return p
 }
 
-// same reports whether q is p; a factor that is NaN is the same as itself.
-func (p problem) same(q problem) bool {
-	bits := math.Float32bits
-	if bits(p.Alpha) != bits(q.Alpha) || bits(p.Beta) != bits(q.Beta) {
-		return false
-	}
-	p.Alpha, p.Beta, q.Alpha, q.Beta = 0, 0, 0, 0
-	return p == q
-}
-
 // skipsProduct reports whether A and B are not read.
 func (p problem) skipsProduct() bool { return p.K == 0 || p.Alpha == 0 }
 
@@ -72,11 +62,6 @@ func newProblem(e *Engine, c, a, b Operand, o options) (problem, error) {
 		In: a.DType(), Out: c.DType(),
 		Alpha: o.alpha, Beta: o.beta, Bias: o.bias != nil, Act: o.act, Acc: o.acc,
 		a: la.access(), b: lb.access(), c: lc.access(),
-	}
-	if p.Beta != p.Beta {
-		// To a device NaN may equal 0, and C is not read. Whatever that holds, the
-		// result is NaN, which a factor of the product gives too.
-		p.Alpha = p.Beta
 	}
 	wrong := func(arg, format string, args ...any) (problem, error) {
 		return problem{}, &ShapeError{arg, fmt.Sprintf(format, args...)}

@@ -182,6 +182,30 @@ func TestPlanWithoutScratch(t *testing.T) {
 	}
 }
 
+// What the first choice cannot hold, another can.
+func TestPlanFallsBack(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		kind gpu.AdapterType
+		s    Shape
+	}{
+		{gpu.Software, Shape{M: 600000, N: 2, K: 2}}, // more rows than a grid
+		{gpu.Software, Shape{M: 2, N: 600000, K: 2}},
+		{gpu.Software, Shape{M: 128, N: 128, K: 480000, In: F16}}, // a packed A over the limit
+		{gpu.DiscreteGPU, Shape{M: 15 << 20, N: 2, K: 1}},
+		{gpu.DiscreteGPU, Shape{M: 2, N: 15 << 20, K: 1}},
+	} {
+		p, err := PlanFor(test.s, adapterOf(test.kind, func(l *gpu.Limits) {
+			l.MaxStorageBufferBindingSize = 128 << 20
+		}), nil)
+		if err != nil {
+			t.Errorf("%v: %v", test.s, err)
+		} else if test.s.In == F16 && p.Pack {
+			t.Errorf("%v: packed", test.s)
+		}
+	}
+}
+
 // Planning again specializes nothing. Not parallel: the cache is the process's.
 func TestPlanSpecializesOnce(t *testing.T) {
 	a := adapterOf(gpu.DiscreteGPU, nil)

@@ -67,6 +67,7 @@ var variants = []variant{
 	{"block in parts", "gemm_block", "BM=32,BN=16,BK=4,TM=4,TN=4;splits=3;pack", [3]int{32, 16, 4}, true},
 	{"block with edges", "gemm_block", "BM=32,BN=32,BK=4,TM=4,TN=4,UNROLL=false;pack;edges", [3]int{32, 32, 4}, false},
 	{"skinny", "gemm_skinny", "BM=4,LANES_N=4,LANES_K=2,UNROLL=false;transposed", [3]int{16, 4, 8}, true},
+	{"skinny by rows", "gemm_skinny", "BM=2,LANES_N=4,LANES_K=2,UNROLL=false", [3]int{8, 16, 8}, false},
 	{"skinny in parts", "gemm_skinny", "BM=2,LANES_N=2,LANES_K=4;splits=2", [3]int{2, 8, 16}, false},
 	{"direct", "gemm_direct", "TM=4,TN=4,LANES_N=2,UNROLL=false", [3]int{4, 8, 4}, true},
 	{"direct in parts", "gemm_direct", "TM=4,TN=4,LANES_N=2;splits=4;pack", [3]int{4, 8, 4}, false},

@@ -48,6 +48,7 @@ var forms = []string{
 	"gemm_block/BM=32,BN=32,BK=4,TM=4,TN=4;splits=3;pack",
 	"gemm_block/BM=32,BN=16,BK=4,TM=4,TN=4;transposed;edges",
 	"gemm_skinny/BM=4,LANES_N=4,LANES_K=2,UNROLL=false;splits=2;transposed",
+	"gemm_skinny/BM=2,LANES_N=4,LANES_K=2,UNROLL=false",
 	"gemm_direct/TM=4,TN=4,LANES_N=2;splits=2",
 }
 
