@@ -60,7 +60,7 @@ func TestTransposes(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, e *gemm.Engine) {
 		eachVariant(t, e, func(t *testing.T, v variant, opts []gemm.Option) {
-			for _, size := range [][3]int{{9, 11, 6}, {9, 19, 7}, {67, 65, 37}} {
+			for _, size := range [][3]int{{9, 11, 6}, {9, 19, 7}, {8, 12, 16}, {68, 36, 20}, {67, 65, 37}} {
 				for _, transA := range []bool{false, true} {
 					for _, transB := range []bool{false, true} {
 						exact[float32, float32](t, e, size[0], size[1], size[2], transA, transB, opts)
@@ -73,17 +73,23 @@ func TestTransposes(t *testing.T) {
 }
 
 // surrounded is a rows x cols matrix inside a larger one of NaN, with strides
-// that may be exchanged. It returns the view and the slice it lies in.
+// that may be exchanged. It returns the view and the slice it lies in. Where both
+// sizes are multiples of four, so are its place and its strides, which kernels
+// make use of.
 func surrounded[T gemm.Element](rows, cols int, transposed bool, f func(i, j int) float64) (gemm.Matrix[T], []T) {
-	outerRows, outerCols := rows+2, cols+3
+	before, after := 1, 2
+	if rows%4 == 0 && cols%4 == 0 {
+		before, after = 4, 4
+	}
+	outerRows, outerCols := before+rows+before, before+cols+after
 	if transposed {
-		outerRows, outerCols = cols+3, rows+2
+		outerRows, outerCols = outerCols, outerRows
 	}
 	outer := filled[T](outerRows, outerCols, func(int, int) float64 { return nan })
 	if transposed {
 		outer = outer.Transposed()
 	}
-	view := outer.View(1, 1, rows, cols)
+	view := outer.View(before, before, rows, cols)
 	for i := range rows {
 		for j := range cols {
 			view.Data[i*view.RowStride+j*view.ColStride] = element[T](f(i, j))
