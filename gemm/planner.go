@@ -317,7 +317,9 @@ const (
 	enoughWorkgroups = 128
 	// passSeconds is what one more pass takes, and copyRate how many bytes a second
 	// it reads and writes, as measured on an H200.
-	passSeconds, copyRate = 3e-6, 3e12
+	passSeconds, copyRate = 8e-6, 2e12
+	// packedGain is by how much the largest tile is faster when A is packed.
+	packedGain = 1.1
 	// skinny is up to how many rows or columns a product is a matrix times a few
 	// vectors, which takes the time of reading the matrix.
 	skinny = 16
@@ -335,16 +337,18 @@ const (
 type tile struct {
 	m, n   int
 	rate   float64 // operations a second of all processors together, when all are busy
+	slice  float64 // seconds that a slice of K takes at least, when a processor has no other workgroup
 	params wgsl.Params
 }
 
 // tiles from the largest, which reads least, to the smallest, of which there are
-// most. Their rates were measured on an H200: docs/performance.md.
+// most. Their rates were measured on an H200 (docs/performance.md), that of the
+// first with A as packing leaves it; else it is packedGain slower.
 var tiles = []tile{
-	{128, 128, 45.5e12, wgsl.Params{"BM": 128, "BN": 128, "BK": 32, "TM": 8, "TN": 8}},
-	{64, 64, 40e12, wgsl.Params{"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 4}},
-	{32, 64, 30.5e12, wgsl.Params{"BM": 32, "BN": 64, "BK": 16, "TM": 4, "TN": 4}},
-	{32, 32, 27e12, wgsl.Params{"BM": 32, "BN": 32, "BK": 32, "TM": 4, "TN": 4}},
+	{128, 128, 45.5e12, 0, wgsl.Params{"BM": 128, "BN": 128, "BK": 32, "TM": 8, "TN": 8}},
+	{64, 64, 40e12, 0.6e-6, wgsl.Params{"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 4}},
+	{32, 64, 30.5e12, 0.55e-6, wgsl.Params{"BM": 32, "BN": 64, "BK": 16, "TM": 4, "TN": 4}},
+	{32, 32, 24e12, 0.75e-6, wgsl.Params{"BM": 32, "BN": 32, "BK": 32, "TM": 4, "TN": 4}},
 }
 
 // seconds estimates what a product takes: workgroups run in waves, of which the
@@ -352,7 +356,9 @@ var tiles = []tile{
 func (t tile) seconds(p problem, splits int) float64 {
 	workgroups := ceilDiv(p.M, t.m) * ceilDiv(p.N, t.n) * p.Batch * splits
 	waves := ceilDiv(workgroups, processors)
-	s := float64(waves*processors) * 2 * float64(t.m*t.n*ceilDiv(p.K, splits)) / t.rate
+	depth := ceilDiv(p.K, splits)
+	s := float64(waves*processors) * 2 * float64(t.m*t.n*depth) / t.rate
+	s = max(s, float64(ceilDiv(depth, int(t.params["BK"])))*t.slice)
 	if splits > 1 {
 		s += passSeconds + 2*4*float64(splits*p.M*p.N*p.Batch)/copyRate
 	}
@@ -373,7 +379,7 @@ func choices(p problem, a gpu.Adapter) []Choice {
 	if c, ok := skinnyChoice(p); ok {
 		list = append(list, c)
 	}
-	large := p.M >= packFrom && p.N >= packFrom && p.K >= packFrom
+	large := min(p.M, p.N, p.K) >= packFrom
 	type estimate struct {
 		tile
 		Choice
@@ -386,6 +392,9 @@ func choices(p problem, a gpu.Adapter) []Choice {
 		if c.Edges = i == 0 && large; c.Edges {
 			inner.M, inner.N = covered(p.M, t.m), covered(p.N, t.n)
 		}
+		if c.Pack = c.Edges; i == 0 && !c.Pack {
+			t.rate /= packedGain
+		}
 		seconds := t.seconds(inner, 1)
 		workgroups := ceilDiv(inner.M, t.m) * ceilDiv(inner.N, t.n) * p.Batch
 		if n := splits(p, workgroups, enoughWorkgroups, 4*enoughWorkgroups, 256); n > 1 {
@@ -397,10 +406,6 @@ func choices(p problem, a gpu.Adapter) []Choice {
 		if c.Splits > 1 {
 			c.Why += fmt.Sprintf(", each in %d parts of K", c.Splits)
 		}
-		// Matrices that can be read four elements at a time are worth packing only
-		// through naga: Tint's shaders gain nothing.
-		aligned := p.a.quads && p.b.quads
-		c.Pack = i == 0 && large && (!aligned || p.In != F32 || a.Driver == "wgpu")
 		estimates[i] = estimate{t, c, seconds}
 	}
 	slices.SortStableFunc(estimates, func(x, y estimate) int { return cmp.Compare(x.seconds, y.seconds) })
@@ -408,7 +413,7 @@ func choices(p problem, a gpu.Adapter) []Choice {
 		if i == 0 {
 			e.Why += ", by estimate the fastest"
 		}
-		if e.Splits > 1 && p.K >= 64*e.m {
+		if e.Splits > 1 && p.K >= 1024*e.m {
 			// Rows of A are far apart in memory: read more of each at a time.
 			list = append(list, Choice{Kernel: e.Kernel, Params: long, Splits: e.Splits, Why: e.Why + ", with long slices of K"})
 		}
