@@ -40,6 +40,7 @@ var probe string
 // TestPage uses the page as a visitor does, in Chromium. Its parts share one
 // tab and come in the order of the page.
 func TestPage(t *testing.T) {
+	t.Parallel()
 	v := visit(t)
 	site := serve(t, v.buildPage())
 	v.open(site + "/probed/")
@@ -507,7 +508,7 @@ func (v visitor) testBenchmark() {
 func (v visitor) testTune(address string) {
 	v.fill("#benchmark-form", `largest: 128`)
 	v.wantText("#tune-largest", "128")
-	v.fill("#tune-form", `seconds: 30`)
+	v.fill("#tune-form", `seconds: 10`)
 	v.click("#tune-form [type=submit]")
 	v.until(`$("#tune-progress").value > 0 && $("#tune-status").innerText.includes(" of ")`)
 	v.until(`$("#tune-status").innerText.startsWith("Measured") || !$("#error-tune").hidden`)

@@ -49,32 +49,30 @@ func TestVerify(t *testing.T) {
 	})
 }
 
-// Every case of the suite bugs is right, not only those that quick takes. In a
-// browser's engine the reference of the long ones takes minutes.
+// Every case of the suite bugs is right on a native device, not only those that
+// quick takes (TestVerify); internal/verify runs them on the CPU path.
 func TestBugs(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, e *gemm.Engine) {
-		r := &verify.Runner{Engine: e, Seed: seed}
-		cases, err := verify.Select(r, []string{"bugs"}, []verify.Kernel{{}})
+	if testing.Short() || goruntime.GOARCH == "wasm" {
+		t.Skip("a native device stands for it: the references take minutes in a browser's engine")
+	}
+	r := &verify.Runner{Engine: deviceEngine(t), Seed: seed}
+	cases, err := verify.Select(r, []string{"bugs"}, []verify.Kernel{{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		res, err := r.Run(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range cases {
-			if c.Long && (testing.Short() || goruntime.GOARCH == "wasm") {
-				continue
-			}
-			res, err := r.Run(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if res.Failure != "" {
-				t.Errorf("%s: %s", c.Name, res.Failure)
-			}
-			if res.Skipped != "" {
-				t.Logf("%s is skipped: %s", c.Name, res.Skipped)
-			}
+		if res.Failure != "" {
+			t.Errorf("%s: %s", c.Name, res.Failure)
 		}
-	})
+		if res.Skipped != "" {
+			t.Logf("%s is skipped: %s", c.Name, res.Skipped)
+		}
+	}
 }
 
 // Suites that see every fault which leaves C as it was.

@@ -140,3 +140,22 @@ func TestParseKernel(t *testing.T) {
 		}
 	}
 }
+
+// Every case of the suite is right on the CPU path; on devices tests.TestBugs
+// runs them.
+func TestBugsOnTheCPU(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: the references of long sums take 20 s")
+	}
+	r := &Runner{Engine: gemm.NewCPU(), Seed: 1}
+	for _, c := range bugs(r, Kernel{}) {
+		res, err := r.Run(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Failure != "" {
+			t.Errorf("%s: %s", c.Name, res.Failure)
+		}
+	}
+}
