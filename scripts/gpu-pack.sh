@@ -8,11 +8,11 @@ out=bin/gpu
 rm -rf "$out" "$out.tar.xz"
 mkdir -p "$out/native" "$out/js" "$out/goroot/lib/wasm" "$out/dawn/node_modules/webgpu/dist" "$out/testdata"
 
-for pkg in runtime/wgpu internal/chapter cmd/wgemm tests; do
+for pkg in runtime/wgpu internal/chapter cmd/wgemm tests/products; do
   go test -c -ldflags='-s -w' -o "$out/native/$(basename "$pkg").test" "./$pkg"
 done
 go build -trimpath -ldflags='-s -w' -o "$out/wgemm" ./cmd/wgemm
-for pkg in runtime/browser internal/chapter tests; do
+for pkg in runtime/browser internal/chapter tests/products; do
   GOOS=js GOARCH=wasm go test -c -ldflags='-s -w' -o "$out/js/$(basename "$pkg").wasm" "./$pkg"
 done
 GOOS=js GOARCH=wasm go build -trimpath -ldflags='-s -w' -o "$out/wgemm.wasm" ./cmd/wgemm

@@ -25,12 +25,12 @@ part ./wgemm bench --sizes 512:4096:x2
 part native wgpu -test.run 'Conformance|Layout' -test.v
 part native chapter
 part native wgemm
-part native tests -test.skip 'Architecture|Command|Readme|Rationale|Links|Page'
+part native products
 part on_dawn wgemm.wasm info
 part on_dawn wgemm.wasm run testdata/demo/a.npy testdata/demo/b.npy -o c.npy --check
 part on_dawn wgemm.wasm demo --json
 part on_dawn wgemm.wasm bench --sizes 512:4096:x2
 part on_dawn js/browser.wasm
 part on_dawn js/chapter.wasm
-part on_dawn js/tests.wasm
+part on_dawn js/products.wasm
 exit $failed

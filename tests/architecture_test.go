@@ -1,5 +1,8 @@
 //go:build !js
 
+// Package tests holds what crosses packages: end-to-end runs of the command and the
+// page, the documents, and the rules of the architecture. Below it are the products
+// of every kernel, and what runs tests in Node and browsers.
 package tests
 
 import (

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/wgemm/wgemm/internal/matfile"
+	"github.com/wgemm/wgemm/runtime/open"
+	"github.com/wgemm/wgemm/runtime/runtimetest"
 )
 
 // A run takes at most 1.2 times the memory of its three matrices, beside what the
@@ -26,7 +28,7 @@ func TestRunMemory(t *testing.T) {
 	} {
 		t.Run(tc.device, func(t *testing.T) {
 			if tc.device != "cpu" {
-				deviceEngine(t)
+				runtimetest.Open(t, open.Driver())
 			}
 			in, out := filepath.Join(t.TempDir(), "a.npy"), filepath.Join(t.TempDir(), "c.npy")
 			data := make([]float32, tc.n*tc.n)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -317,11 +318,24 @@ func (v visitor) testDevice() {
 }
 
 func (v visitor) testMultiply() {
-	rng := newRand()
-	uniform := func(int, int) float64 { return 2*rng.Float64() - 1 }
+	rng := rand.New(rand.NewPCG(1, 2))
+	uniform := func(rows, cols int) gemm.Matrix[float32] {
+		m := gemm.NewMatrix[float32](rows, cols, nil)
+		for i := range m.Data {
+			m.Data[i] = 2*rng.Float32() - 1
+		}
+		return m
+	}
+	halves := func(rows, cols int) gemm.Matrix[float16.Float16] {
+		m := gemm.NewMatrix[float16.Float16](rows, cols, nil)
+		for i, v := range uniform(rows, cols).Data {
+			m.Data[i] = float16.Fromfloat32(v)
+		}
+		return m
+	}
 
 	// A .npy file and a .csv file, dropped together.
-	a, b := filled[float32](37, 19, uniform), filled[float32](19, 23, uniform)
+	a, b := uniform(37, 19), uniform(19, 23)
 	fileA, fileB := filepath.Join(v.TempDir(), "a.npy"), filepath.Join(v.TempDir(), "b.csv")
 	v.must(matfile.WriteFloat32(fileA, 37, 19, a.Data))
 	v.must(matfile.WriteFloat32(fileB, 19, 23, b.Data))
@@ -334,7 +348,7 @@ func (v visitor) testMultiply() {
 	v.wantProduct(a, b, 0)
 
 	// Two files of binary16, chosen: the product is of binary16 then.
-	halfA, halfB := filled[float16.Float16](5, 64, uniform), filled[float16.Float16](64, 9, uniform)
+	halfA, halfB := halves(5, 64), halves(64, 9)
 	fileA, fileB = filepath.Join(v.TempDir(), "a16.npy"), filepath.Join(v.TempDir(), "b16.npy")
 	v.must(matfile.WriteFloat16(fileA, 5, 64, halfA.Data))
 	v.must(matfile.WriteFloat16(fileB, 64, 9, halfB.Data))

@@ -334,8 +334,8 @@ func bigForm(p Problem) bool { return p.K > 1<<22 || p.M*p.N > 1<<27 }
 // Elsewhere says which test of this project holds a case that needs a file, a
 // page or a process of its own.
 var Elsewhere = map[string]string{
-	"H40": "tests/leak_linux_test.go: TestNothingLeaks",
-	"H41": "tests/memory_js_test.go: TestMemoryGrows",
+	"H40": "tests/products/leak_linux_test.go: TestNothingLeaks",
+	"H41": "tests/products/memory_js_test.go: TestMemoryGrows",
 	"H42": "runtime/browser/browser_test.go: TestNoDevice",
 	"H44": "cmd/wgemm/cases_test.go: TestSoftwareAdapterIsNamed",
 	"H46": "cmd/wgemm/cases_test.go: TestFileCases",

@@ -141,7 +141,7 @@ func TestParseKernel(t *testing.T) {
 	}
 }
 
-// Every case of the suite is right on the CPU path; on devices tests.TestBugs
+// Every case of the suite is right on the CPU path; on devices TestBugs of tests/products
 // runs them.
 func TestBugsOnTheCPU(t *testing.T) {
 	t.Parallel()

@@ -44,7 +44,7 @@ var implementations = []implementation{
 	{
 		name:    "wgpu-native",
 		require: "wgpu,chromium",
-		kept:    []string{"./cmd/...", "./internal/...", "./runtime/...", "./tests/report/...", "./wasm/...", "./wgsl/..."},
+		kept:    []string{"./cmd/...", "./internal/...", "./runtime/...", "./tests/products", "./tests/report/...", "./wasm/...", "./wgsl/..."},
 		always:  []string{"./gemm", "./tests"},
 	},
 	{
@@ -61,8 +61,8 @@ var implementations = []implementation{
 			return "node --stack-size=8192 " + filepath.Join(root, "tests/dawn/run.mjs")
 		},
 		// What computes; files, text and pages are the same Go on all.
-		kept:   []string{"./runtime/...", "./internal/bench", "./internal/chapter", "./internal/tuning"},
-		always: []string{"./gemm", "./tests"},
+		kept:   []string{"./runtime/...", "./internal/bench", "./internal/chapter", "./internal/tuning", "./tests/products"},
+		always: []string{"./gemm"},
 	},
 	{
 		// SwiftShader is slow, hence -short; a page has no files, hence only
@@ -74,7 +74,7 @@ var implementations = []implementation{
 			return command(root, nil, "go", "build", "-o", "bin/chromium", "./tests/chromium").Run()
 		},
 		exec:   func(root string) string { return filepath.Join(root, "bin/chromium") },
-		always: []string{"-short", "./runtime/browser", "./internal/chapter", "./internal/tuning", "./tests"},
+		always: []string{"-short", "./runtime/browser", "./internal/chapter", "./internal/tuning", "./tests/products"},
 	},
 }
 

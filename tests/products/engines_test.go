@@ -1,7 +1,6 @@
-// Package tests holds what crosses packages: the products of every kernel on
-// the driver of this build and on the CPU path, end-to-end runs of the command,
-// and the rules of the architecture.
-package tests
+// Package products tests the products of every kernel on the driver of this build
+// and on the CPU path.
+package products
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package tests
+package products
 
 import (
 	"context"
