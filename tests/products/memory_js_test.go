@@ -13,6 +13,9 @@ import (
 // result itself: a view of it that JavaScript held would be detached. Case H41.
 func TestMemoryGrows(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short, for slow adapters: TestPage measures the memory of a page")
+	}
 	e := deviceEngine(t)
 	i := slices.IndexFunc(verify.Bugs(), func(b verify.Bug) bool { return b.ID == "H41" })
 	bug := verify.Bugs()[i]

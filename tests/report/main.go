@@ -74,7 +74,7 @@ var implementations = []implementation{
 			return command(root, nil, "go", "build", "-o", "bin/chromium", "./tests/chromium").Run()
 		},
 		exec:   func(root string) string { return filepath.Join(root, "bin/chromium") },
-		always: []string{"-short", "./runtime/browser", "./internal/chapter", "./internal/tuning", "./tests/products"},
+		always: []string{"-short", "./runtime/browser", "./internal/chapter", "./tests/products"},
 	},
 }
 
