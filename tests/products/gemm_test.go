@@ -65,11 +65,15 @@ func TestTransposes(t *testing.T) {
 			if !testing.Short() && goruntime.GOARCH != "wasm" {
 				sizes = append(sizes, [3]int{8, 12, 16}, [3]int{67, 65, 37})
 			}
-			for _, size := range sizes {
+			for i, size := range sizes {
 				for _, transA := range []bool{false, true} {
 					for _, transB := range []bool{false, true} {
-						exact[float32, float32](t, e, size[0], size[1], size[2], transA, transB, opts)
-						exact[float16.Float16, float16.Float16](t, e, size[0], size[1], size[2], transA, transB, opts)
+						if i == 0 || !testing.Short() { // each compiles variants of its own
+							exact[float32, float32](t, e, size[0], size[1], size[2], transA, transB, opts)
+						}
+						if i == 1 || !testing.Short() {
+							exact[float16.Float16, float16.Float16](t, e, size[0], size[1], size[2], transA, transB, opts)
+						}
 					}
 				}
 			}

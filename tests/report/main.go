@@ -10,6 +10,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -36,7 +37,7 @@ type implementation struct {
 	exec    func(root string) string // value of go test's -exec
 	// Flags and packages for go test. Results of kept are taken from go's cache
 	// where nothing changed; for the others that cannot be known: they build and
-	// run programs, or leave no record of the files they read.
+	// run programs, or leave no record of what they read. With -exec go keeps none.
 	kept, always []string
 }
 
@@ -61,8 +62,7 @@ var implementations = []implementation{
 			return "node --stack-size=8192 " + filepath.Join(root, "tests/dawn/run.mjs")
 		},
 		// What computes; files, text and pages are the same Go on all.
-		kept:   []string{"./runtime/...", "./internal/bench", "./internal/chapter", "./internal/tuning", "./tests/products"},
-		always: []string{"./gemm"},
+		always: []string{"./gemm", "./runtime/...", "./internal/bench", "./internal/chapter", "./internal/tuning", "./tests/products"},
 	},
 	{
 		// SwiftShader is slow, hence -short; a page has no files, hence only
@@ -155,15 +155,33 @@ func (i implementation) run(root string, flags []string, out io.Writer) result {
 			return r
 		}
 	}
-	for _, group := range [][]string{append([]string{"-count=1"}, i.always...), i.kept} {
-		if len(group) > 0 && r.err == nil {
-			r.err = i.test(root, append(slices.Clone(flags), group...), &r, out)
-		}
+	groups := [][]string{append([]string{"-count=1"}, i.always...)}
+	if len(i.kept) > 0 {
+		groups = append(groups, i.kept)
+	}
+	parts := make([]result, len(groups))
+	var wg sync.WaitGroup
+	for n, group := range groups {
+		wg.Go(func() { parts[n].err = i.test(root, append(slices.Clone(flags), group...), &parts[n], out) })
+	}
+	wg.Wait()
+	for _, p := range parts {
+		r.add(p)
 	}
 	if r.err == nil && r.adapter == "" && len(flags) == 0 {
 		r.err = errors.New("no test ran on an adapter")
 	}
 	return r
+}
+
+// add adds the results of other packages.
+func (r *result) add(p result) {
+	r.adapter = cmp.Or(r.adapter, p.adapter)
+	r.passed += p.passed
+	r.failed += p.failed
+	r.skipped += p.skipped
+	r.reasons = append(r.reasons, p.reasons...)
+	r.err = errors.Join(r.err, p.err)
 }
 
 // test runs go test and adds what it did to r.
