@@ -522,8 +522,7 @@ func (v visitor) testBenchmark() {
 func (v visitor) testTune(address string) {
 	v.fill("#benchmark-form", `largest: 128`)
 	v.wantText("#tune-largest", "128")
-	v.eval(`$("#tune-form [value='10']").value = "2"`) // seconds: the choices are for a person
-	v.fill("#tune-form", `seconds: 2`)
+	v.fill("#tune-form", `seconds: 10`)
 	v.click("#tune-form [type=submit]")
 	v.until(`$("#tune-progress").value > 0 && $("#tune-status").innerText.includes(" of ")`)
 	v.until(`$("#tune-status").innerText.startsWith("Measured") || !$("#error-tune").hidden`)
