@@ -62,7 +62,7 @@ var implementations = []implementation{
 			return "node --stack-size=8192 " + filepath.Join(root, "tests/dawn/run.mjs")
 		},
 		// What computes; files, text and pages are the same Go on all.
-		always: []string{"./gemm", "./runtime/...", "./internal/bench", "./internal/chapter", "./internal/tuning", "./tests/products"},
+		always: []string{"./gemm", "./runtime/...", "./internal/chapter", "./internal/tuning", "./tests/products"},
 	},
 	{
 		// SwiftShader is slow, hence -short; a page has no files, hence only
