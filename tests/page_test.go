@@ -298,8 +298,8 @@ func (v visitor) download(selector, name string) []byte {
 	path := filepath.Join(v.downloads, name)
 	v.click(selector)
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		// A download has another name until it is whole.
-		if content, err := os.ReadFile(path); err == nil {
+		// A download has another name until it is whole; its own holds a place, empty.
+		if content, err := os.ReadFile(path); err == nil && len(content) > 0 {
 			v.must(os.Remove(path)) // the next of its name would get another
 			return content
 		}
