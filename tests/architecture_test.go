@@ -24,6 +24,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/wgemm/wgemm/runtime/runtimetest"
 )
 
 const (
@@ -471,10 +473,10 @@ func pinFaults(t *testing.T, modJSON []byte) []string {
 func trackedFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is not installed, so there is no list of the tree's files to read")
+		runtimetest.Skip(t, "git", "git is not installed, so there is no list of the tree's files to read")
 	}
 	if err := exec.CommandContext(t.Context(), "git", "-C", dir, "rev-parse", "--git-dir").Run(); err != nil {
-		t.Skip("not a git checkout, so there is no list of the tree's files to read")
+		runtimetest.Skip(t, "git", "not a git checkout, so there is no list of the tree's files to read")
 	}
 	out := command(t, dir, nil, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	files := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")

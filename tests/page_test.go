@@ -16,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,6 +31,7 @@ import (
 
 	"github.com/wgemm/wgemm/gemm"
 	"github.com/wgemm/wgemm/internal/matfile"
+	"github.com/wgemm/wgemm/runtime/runtimetest"
 	"github.com/wgemm/wgemm/wasm"
 )
 
@@ -180,10 +180,7 @@ func (v visitor) at(t *testing.T) visitor {
 
 func (v visitor) skip(reason string) {
 	v.Helper()
-	if slices.Contains(strings.Split(os.Getenv("WGEMM_REQUIRE"), ","), "chromium") {
-		v.Fatalf("WGEMM_REQUIRE names chromium, but: %s", reason)
-	}
-	v.Skip(reason)
+	runtimetest.Skip(v.T, "chromium", reason)
 }
 
 func (v visitor) must(err error) {

@@ -33,12 +33,7 @@ func Open(t testing.TB, driver gpu.Driver) gpu.Device {
 	_ = os.Getenv("WGEMM_TEST_DEVICE")
 	dev, err := open(t.Context(), driver)
 	if err != nil {
-		for name := range strings.SplitSeq(os.Getenv("WGEMM_REQUIRE"), ",") {
-			if name == driver.Name() {
-				t.Fatalf("WGEMM_REQUIRE names %s, but: %v", name, err)
-			}
-		}
-		t.Skipf("no device to test on: %v", err)
+		Skip(t, driver.Name(), fmt.Sprintf("no device to test on: %v", err))
 	}
 	t.Cleanup(func() {
 		if err := dev.Close(); err != nil {
@@ -46,6 +41,18 @@ func Open(t testing.TB, driver gpu.Driver) gpu.Device {
 		}
 	})
 	return dev
+}
+
+// Skip skips a test for what is missing, and fails it if WGEMM_REQUIRE names that: a
+// driver, a program or a feature.
+func Skip(t testing.TB, missing, reason string) {
+	t.Helper()
+	for name := range strings.SplitSeq(os.Getenv("WGEMM_REQUIRE"), ",") {
+		if name == missing {
+			t.Fatalf("WGEMM_REQUIRE names %s, but: %s", name, reason)
+		}
+	}
+	t.Skip(reason)
 }
 
 func open(ctx context.Context, driver gpu.Driver) (gpu.Device, error) {

@@ -91,7 +91,7 @@ func eachVariant(t *testing.T, e *gemm.Engine, test func(t *testing.T, v variant
 		t.Run(v.name, func(t *testing.T) {
 			opts := with(t, v.kernel, v.choice)
 			if _, err := e.Plan(one, one, one, opts...); errors.Is(err, gpu.ErrUnsupported) {
-				t.Skip(err)
+				runtimetest.Skip(t, "shader-f16", err.Error())
 			}
 			test(t, v, opts)
 		})
