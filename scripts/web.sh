@@ -18,10 +18,11 @@ trap 'rm -rf "$tmp"' EXIT
 GOOS=js GOARCH=wasm go build -trimpath -ldflags='-s -w' -gcflags=std=-l -tags page -o "$tmp/wgemm.wasm" ./wasm/worker
 cp wasm/page/* "$(go env GOROOT)/lib/wasm/wasm_exec.js" "$tmp"
 
-node - "$tmp" <<'END'
+node - "$tmp" "$out" <<'END'
 const fs = require("fs"), path = require("path"), zlib = require("zlib");
 const budget = 1e6; // bytes of a first load: everything once, compressed
-const folder = process.argv[2];
+const [folder, last] = process.argv.slice(2); // where it is built, and where it may have been before
+const read = (name) => fs.existsSync(path.join(last, name)) ? fs.readFileSync(path.join(last, name)) : undefined;
 let total = 0;
 for (const name of fs.readdirSync(folder)) {
   const data = fs.readFileSync(path.join(folder, name));
@@ -29,7 +30,9 @@ for (const name of fs.readdirSync(folder)) {
     [zlib.constants.BROTLI_PARAM_QUALITY]: 11,
     [zlib.constants.BROTLI_PARAM_SIZE_HINT]: data.length,
   };
-  const br = zlib.brotliCompressSync(data, { params }), gz = zlib.gzipSync(data, { level: 9 });
+  const same = read(name)?.equals(data); // compressing takes ten seconds
+  const br = same && read(name + ".br") || zlib.brotliCompressSync(data, { params });
+  const gz = same && read(name + ".gz") || zlib.gzipSync(data, { level: 9 });
   total += br.length;
   console.log(`${name.padEnd(14)} ${String(data.length).padStart(8)} bytes, brotli ${String(br.length).padStart(7)}, gzip ${String(gz.length).padStart(7)}`);
   fs.writeFileSync(path.join(folder, name + ".br"), br);

@@ -43,7 +43,7 @@ func TestReadmeCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	command, run := buildCommand(t), 0
+	command, run := withCgo.command(t), 0
 	for _, block := range blocks(document(t, "README.md"), "sh") {
 		for line := range strings.Lines(block) {
 			args := strings.Fields(line)

@@ -18,7 +18,7 @@ import (
 // program and the driver take for a small product. The matrices of a software adapter
 // are in it too, and the 64 MiB on their way there that wgpu-native may hold.
 func TestRunMemory(t *testing.T) {
-	command := buildCommand(t)
+	command := withCgo.command(t)
 	for _, tc := range []struct {
 		device, alpha string
 		n, pending    int

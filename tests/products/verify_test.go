@@ -227,3 +227,23 @@ func TestCheckSums(t *testing.T) {
 		t.Errorf("1e9: %+v", r)
 	}
 }
+
+// Of products too large for a whole reference a sample is looked at, the last row
+// with it.
+func TestCheckOfBigProducts(t *testing.T) {
+	t.Parallel()
+	if goruntime.GOARCH == "wasm" {
+		t.Skip("the same Go as in a native build, and no device in it")
+	}
+	const n, k = 1 << 12, 1 << 10 // 2^34 products, more than are formed
+	a, b := gemm.NewMatrix(n, k, make([]float32, n*k)), gemm.NewMatrix(k, n, make([]float32, k*n))
+	c := gemm.NewMatrix(n, n, make([]float32, n*n))
+	r := gemm.Check(c, a, b, seed)
+	if !r.Right() || r.Checked < 200*n || r.Checked >= n*n {
+		t.Errorf("checked %d of %d elements: %v", r.Checked, r.Elements, r)
+	}
+	c.Data[n*n-1] = 1 // the last row is always looked at
+	if r := gemm.Check(c, a, b, seed); r.Right() || r.Row != n-1 || r.Col != n-1 {
+		t.Errorf("an error in the last element: %v", r)
+	}
+}
