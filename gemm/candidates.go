@@ -82,7 +82,7 @@ var (
 		{"BM": 128, "BN": 64, "BK": 16, "TM": 8, "TN": 4},
 		{"BM": 64, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
 		{"BM": 64, "BN": 64, "BK": 16, "TM": 4, "TN": 4},
-		{"BM": 128, "BN": 128, "BK": 8, "TM": 8, "TN": 8},
+		{"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
 	}
 	directNeighbours = []wgsl.Params{
 		direct, wide,

@@ -318,8 +318,10 @@ const (
 	// passSeconds is what one more pass takes, and copyRate how many bytes a second
 	// it reads and writes, as measured on an H200.
 	passSeconds, copyRate = 8e-6, 2e12
-	// packedGain is by how much the largest tile is faster when A is packed.
-	packedGain = 1.1
+	// alongK, bothAlongK and inPieces are how many times as long the largest tile takes
+	// where vectors of A or B lie along K, where those of both do, and where an operand is
+	// not read as vectors of binary32, as measured on an H200.
+	alongK, bothAlongK, inPieces = 1.02, 1.09, 1.28
 	// skinny is up to how many rows or columns a product is a matrix times a few
 	// vectors, which takes the time of reading the matrix.
 	skinny = 16
@@ -343,9 +345,10 @@ type tile struct {
 
 // tiles from the largest, which reads least, to the smallest, of which there are
 // most. Their rates were measured on an H200 (docs/performance.md), that of the
-// first with A as packing leaves it; else it is packedGain slower.
+// first with A and B as packing leaves them.
 var tiles = []tile{
-	{128, 128, 45.5e12, 0, wgsl.Params{"BM": 128, "BN": 128, "BK": 32, "TM": 8, "TN": 8}},
+	{128, 128, 48.5e12, 0.86e-6, wgsl.Params{"BM": 128, "BN": 128, "BK": 8, "TM": 16, "TN": 8}},
+	{128, 128, 43.8e12, 3.1e-6, wgsl.Params{"BM": 128, "BN": 128, "BK": 32, "TM": 8, "TN": 8}}, // faster where a processor has one workgroup
 	{64, 64, 40e12, 0.6e-6, wgsl.Params{"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 4}},
 	{32, 64, 30.5e12, 0.55e-6, wgsl.Params{"BM": 32, "BN": 64, "BK": 16, "TM": 4, "TN": 4}},
 	{32, 32, 24e12, 0.75e-6, wgsl.Params{"BM": 32, "BN": 32, "BK": 32, "TM": 4, "TN": 4}},
@@ -365,6 +368,55 @@ func (t tile) seconds(p problem, splits int) float64 {
 	return s
 }
 
+// An estimate is what a choice with a tile takes.
+type estimate struct {
+	tile
+	Choice
+	seconds float64
+}
+
+// estimate completes a choice of the tile by the number of parts of K. before is what
+// the passes before the product take.
+func (t tile) estimate(p problem, c Choice, before float64) estimate {
+	inner := p
+	if c.Edges {
+		inner.M, inner.N = covered(p.M, t.m), covered(p.N, t.n)
+	}
+	seconds := t.seconds(inner, 1)
+	workgroups := ceilDiv(inner.M, t.m) * ceilDiv(inner.N, t.n) * p.Batch
+	c.Splits = 1
+	c.Why = fmt.Sprintf("%d tiles of %d x %d", workgroups, t.m, t.n)
+	if n := splits(p, workgroups, enoughWorkgroups, 4*enoughWorkgroups, 256); n > 1 {
+		if s := t.seconds(p, n); s < seconds || p.K > maxDepth*n {
+			seconds, c.Splits = s, n
+			c.Why += fmt.Sprintf(", each in %d parts of K", n)
+		}
+	}
+	return estimate{t, c, before + seconds}
+}
+
+// packing is how many times as long the largest tile takes when A and B are not packed,
+// and the seconds that packing them takes.
+func (p problem) packing() (loss, seconds float64) {
+	along := 0
+	pack := func(x, packed access, elements int) {
+		if p.In == F32 && x == packed {
+			return
+		}
+		along++
+		seconds += passSeconds + float64((p.In.Size()+4)*elements*p.Batch)/copyRate
+	}
+	pack(p.a, access{inColumn, true}, p.M*p.K)
+	pack(p.b, access{inRow, true}, p.K*p.N)
+	switch {
+	case p.In != F32 || !p.a.quads || !p.b.quads:
+		loss = inPieces
+	default:
+		loss = [...]float64{1, alongK, bothAlongK}[along]
+	}
+	return loss, seconds
+}
+
 // choices are variants for a problem, the best first. The last needs no more
 // than what every device has.
 func choices(p problem, a gpu.Adapter) []Choice {
@@ -380,33 +432,22 @@ func choices(p problem, a gpu.Adapter) []Choice {
 		list = append(list, c)
 	}
 	large := min(p.M, p.N, p.K) >= packFrom
-	type estimate struct {
-		tile
-		Choice
-		seconds float64
-	}
-	estimates := make([]estimate, len(tiles))
+	var estimates []estimate
 	for i, t := range tiles {
-		c := Choice{Kernel: "gemm_block", Params: t.params, Splits: 1}
-		inner := p
-		if c.Edges = i == 0 && large; c.Edges {
-			inner.M, inner.N = covered(p.M, t.m), covered(p.N, t.n)
-		}
-		if c.Pack = c.Edges; i == 0 && !c.Pack {
-			t.rate /= packedGain
-		}
-		seconds := t.seconds(inner, 1)
-		workgroups := ceilDiv(inner.M, t.m) * ceilDiv(inner.N, t.n) * p.Batch
-		if n := splits(p, workgroups, enoughWorkgroups, 4*enoughWorkgroups, 256); n > 1 {
-			if s := t.seconds(p, n); s < seconds || p.K > maxDepth*n {
-				seconds, c.Splits = s, n
+		c := Choice{Kernel: "gemm_block", Params: t.params}
+		if i == 0 {
+			c.Edges = large
+			loss, seconds := p.packing()
+			switch packed := c; {
+			case !large:
+				loss = min(loss, bothAlongK) // pieces make all tiles slower
+			case seconds > 0:
+				packed.Pack = true
+				estimates = append(estimates, t.estimate(p, packed, seconds))
 			}
+			t.rate /= loss
 		}
-		c.Why = fmt.Sprintf("%d tiles of %d x %d", workgroups, t.m, t.n)
-		if c.Splits > 1 {
-			c.Why += fmt.Sprintf(", each in %d parts of K", c.Splits)
-		}
-		estimates[i] = estimate{t, c, seconds}
+		estimates = append(estimates, t.estimate(p, c, 0))
 	}
 	slices.SortStableFunc(estimates, func(x, y estimate) int { return cmp.Compare(x.seconds, y.seconds) })
 	for i, e := range estimates {
@@ -418,16 +459,12 @@ func choices(p problem, a gpu.Adapter) []Choice {
 			list = append(list, Choice{Kernel: e.Kernel, Params: long, Splits: e.Splits, Why: e.Why + ", with long slices of K"})
 		}
 		list = append(list, e.Choice)
-		if e.m == 128 {
-			list = append(list, Choice{Kernel: e.Kernel, Params: shallow, Splits: e.Splits, Pack: e.Pack, Edges: e.Edges, Why: e.Why + ", with less workgroup memory"})
-		}
 	}
 	return append(list, Choice{Kernel: "gemm_tiled", Params: unrolled, Why: "the smallest variant"})
 }
 
 var (
-	shallow  = wgsl.Params{"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8} // the largest tile in half the memory
-	long     = wgsl.Params{"BM": 64, "BN": 64, "BK": 64, "TM": 4, "TN": 4}   // of a C of few tiles and a large K
+	long     = wgsl.Params{"BM": 64, "BN": 64, "BK": 64, "TM": 4, "TN": 4} // of a C of few tiles and a large K
 	unrolled = wgsl.Params{"UNROLL": 1}
 	direct   = wgsl.Params{"TM": 4, "TN": 8}
 	wide     = wgsl.Params{"TM": 4, "TN": 8, "LANES_N": 64} // of a C of more columns than a grid has workgroups

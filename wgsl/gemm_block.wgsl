@@ -10,7 +10,7 @@
 //     for k0 in steps of BK
 //       stage the fetched slice in workgroup memory, as vectors across K
 //       fetch A[tile rows, k0 + BK ..] and B[k0 + BK .., tile columns]
-//       each invocation: TM x TN elements, as TM x TN / 4 vectors
+//       each invocation: TM x TN elements, from vectors of rows and columns
 //         for kk in 0 .. BK
 //           acc += a_tile[kk, rows] * b_tile[kk, columns]
 //     C[tile] = act(alpha acc + beta C[tile] + bias[tile])
@@ -26,7 +26,9 @@
 // last one again too, and are not stored.
 //
 // What makes it fast, measured in docs/performance.md: every index into registers
-// is a literal once the loops are written out; workgroup memory is an array of
+// is a literal once the loops are written out; one row of an invocation's elements is
+// computed forwards, the next backwards, so that each multiply-add shares a factor with
+// the one before it and reads one register less; workgroup memory is an array of
 // arrays, whose first index is a literal too, so that what a compiler adds to keep
 // the second in bounds is the same for all kk; neighbouring invocations compute
 // neighbouring elements, LANES_M x LANES_N and in these NEAR_M x NEAR_N, and share
@@ -369,7 +371,7 @@ const CUTS_K: bool = true; // shape.splits workgroups may share an element of C
 const WG_SIZE: u32 = BM / TM * (BN / TN);
 const TM4: u32 = TM / 4u;
 const TN4: u32 = TN / 4u;
-const ACC: u32 = TM * TN4;
+const ACC: u32 = TM * TN;
 const BM4: u32 = BM / 4u;
 const BN4: u32 = BN / 4u;
 const BK4: u32 = BK / 4u;
@@ -389,7 +391,7 @@ const B_WIDTH: u32 = BN4 + u32(B_ACROSS == false);
 const_assert BM > 0u && BN > 0u && BK > 0u && TM > 0u && TN > 0u && LANES_M > 0u && LANES_N > 0u && NEAR_M > 0u && NEAR_N > 0u;
 const_assert TM % 4u == 0u && TN % 4u == 0u && BK % 4u == 0u;
 const_assert BM % (LANES_M * TM) == 0u && BN % (LANES_N * TN) == 0u && LANES_M % NEAR_M == 0u && LANES_N % NEAR_N == 0u;
-const_assert ACC <= 32u && FETCHES <= 4u;
+const_assert ACC <= 128u && FETCHES <= 4u;
 
 var<workgroup> a_tile: array<array<Num4, A_WIDTH>, BK>; // [kk][row / 4]
 var<workgroup> b_tile: array<array<Num4, B_WIDTH>, BK>; // [kk][column / 4]
@@ -456,9 +458,9 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
     }
   }
 
-  var acc: array<Num4, ACC>;
+  var acc: array<Num, ACC>;
   for (var e = 0u; e < ACC; e += 1u) { // unroll if UNROLL
-    acc[e] = Num4();
+    acc[e] = Num();
   }
   var next: array<Num4, FETCHED>; // what was fetched of the next slice
   if (first < last) {
@@ -533,9 +535,12 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
         for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
           y[j] = b_tile[kk][col_vector + j * LANES_N];
         }
-        for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
-          for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
-            acc[i * TN4 + j] = multiply_add_quad(x[i / 4u][i % 4u], y[j], acc[i * TN4 + j]);
+        for (var i = 0u; i < TM / 2u; i += 1u) { // unroll if UNROLL
+          for (var j = 0u; j < TN; j += 1u) { // unroll if UNROLL
+            acc[2u * i * TN + j] = multiply_add(x[i / 2u][i % 2u * 2u], y[j / 4u][j % 4u], acc[2u * i * TN + j]);
+          }
+          for (var j = 0u; j < TN; j += 1u) { // unroll if UNROLL
+            acc[2u * (i + 1u) * TN - 1u - j] = multiply_add(x[i / 2u][i % 2u * 2u + 1u], y[(TN - 1u - j) / 4u][(TN - 1u - j) % 4u], acc[2u * (i + 1u) * TN - 1u - j]);
           }
         }
       }
@@ -548,7 +553,8 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
     for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
       let row = row0 + (row_vector + i / 4u * LANES_M) * 4u + i % 4u;
       let col = col0 + (col_vector + j * LANES_N) * 4u;
-      if (row < shape.m && col < shape.n) { store_c_vector(row, col, acc[i * TN4 + j]); }
+      let sums = Num4(acc[i * TN + j * 4u], acc[i * TN + j * 4u + 1u], acc[i * TN + j * 4u + 2u], acc[i * TN + j * 4u + 3u]);
+      if (row < shape.m && col < shape.n) { store_c_vector(row, col, sums); }
     }
   }
 }
