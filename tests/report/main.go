@@ -64,8 +64,8 @@ var implementations = []implementation{
 		exec: func(root string) string {
 			return "node --stack-size=8192 " + filepath.Join(root, "tests/dawn/run.mjs")
 		},
-		// What computes; files, text and pages are the same Go on all.
-		always: []string{"./gemm", "./runtime/...", "./internal/chapter", "./internal/tuning", "./tests/products"},
+		// What has a device in it; all else is the same Go on all.
+		always: []string{"./runtime/...", "./internal/chapter", "./tests/products"},
 	},
 	{
 		// SwiftShader is slow, hence -short; a page has no files, hence only
