@@ -123,7 +123,7 @@ func TestFileCases(t *testing.T) {
 		{"H51", "commas", "a.csv", "1,1.5\n2,2.5", nil},
 		{"H51", "byte order mark, CRLF and quotes", "a.csv", "\xef\xbb\xbf\"1\",\"1.5\"\r\n2,2.5\r\n", nil},
 		{"H51", "decimal commas", "a.csv", "1;1,5\n2;2,5", []string{`"1;1"`, "want"}},
-		{"H51", "ragged", "a.csv", "1,1.5\n2", []string{"line 2 has 1 columns", "want"}},
+		{"H51", "ragged", "a.csv", "1,1.5\n2", []string{"line 2 ends before column 2", "want"}},
 		{"H51", "an empty value", "a.csv", "1,\n2,2.5", []string{"line 1, column 2", "no value", "want"}},
 		{"H51", "a comment", "a.csv", "# values\n1,1.5\n2,2.5", []string{"line 1, column 1", "# values", "want"}},
 		{"H51", ".npy by another name", "a.csv", whole, []string{"line 1, column 1", "NUMPY", "want"}},

@@ -113,8 +113,11 @@ func (o *planOptions) adapter(ctx context.Context) (gpu.Adapter, error) {
 		return gpu.Adapter{}, err
 	}
 	defer engine.Close()
-	if where.Adapter == nil {
-		return gpu.Adapter{}, usagef("the CPU path has nothing to plan: want --limits %s or FILE", strings.Join(limitNames, ", "))
+	switch want := "the CPU path has nothing to plan: want --limits " + strings.Join(limitNames, ", ") + " or FILE"; {
+	case where.Adapter == nil && o.where.device == cpuName:
+		return gpu.Adapter{}, usagef("%s", want)
+	case where.Adapter == nil:
+		return gpu.Adapter{}, fmt.Errorf("%w: %s", gpu.ErrNoAdapter, want)
 	}
 	return *where.Adapter, nil
 }

@@ -57,13 +57,16 @@ Files are .npy, .npz (a.npz:name), .safetensors (w.safetensors:name), .mtx, .csv
 or .tsv. A vector of n elements is a row as A and a column as B. Three dimensions
 are a batch of matrices; a single A, B or bias goes with each of a batch. A bias is
 a row, a column or a matrix. OUT is written in the format of its ending and may be
-one of the inputs. Nothing is written unless all went well.
+one of the inputs. It is replaced as a whole: an archive then holds OUT alone. Nothing
+is written unless all went well.
 
 Values are rounded to --dtype when they are read: f16 or bf16 if both files hold
 that, else f32. Sums are in binary32, of i8 in int32. --acc f32x2 sums in pairs of
 binary32, which keep twice the digits, on the CPU in float64: for a long K, or
-where much cancels. --check takes a few seconds more; of a big product it compares
-some rows. --report-range counts what left the range of --dtype and --out-dtype.
+where much cancels. --check takes a few seconds more; its reference multiplies the
+rounded values, and of a big product it compares some rows. --report-range counts what
+left the range of --dtype and --out-dtype. The first product of a kind that a driver has
+not met holds some of its compiling; wgemm bench leaves that out.
 Both keep the inputs on the host until the end, which takes more memory: on the CPU
 path five matrices of one size, where a run without them holds three.`,
 		Example: `  wgemm run a.npy b.npy -o c.npy

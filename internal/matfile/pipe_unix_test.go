@@ -55,3 +55,57 @@ func TestNamedPipe(t *testing.T) {
 		})
 	}
 }
+
+// What is written over keeps its permissions, a link what it leads to, and a pipe
+// its reader.
+func TestReplaceKeeps(t *testing.T) {
+	t.Parallel()
+	write := func(path string) {
+		t.Helper()
+		if err := WriteFloat32(path, 1, 2, []float32{1, 2}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = "1,2\n"
+	secret := put(t, "secret.csv", []byte("before"))
+	if err := os.Chmod(secret, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link.csv")
+	if err := os.Symlink(secret, link); err != nil {
+		t.Fatal(err)
+	}
+	write(link)
+	if data, err := os.ReadFile(secret); err != nil || string(data) != want {
+		t.Errorf("behind the link is %q, error %v", data, err)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link is %v, error %v", info, err)
+	}
+	if info, err := os.Stat(secret); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file's permissions are %v, error %v", info.Mode(), err)
+	}
+
+	pipe := filepath.Join(t.TempDir(), "pipe.csv")
+	if err := syscall.Mkfifo(pipe, 0o600); errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("no named pipes here: ", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	type result struct {
+		data []byte
+		err  error
+	}
+	read := make(chan result, 1)
+	go func() {
+		data, err := os.ReadFile(pipe)
+		read <- result{data, err}
+	}()
+	write(pipe)
+	if got := <-read; got.err != nil || string(got.data) != want {
+		t.Errorf("through the pipe came %q, error %v", got.data, got.err)
+	}
+	if info, err := os.Stat(pipe); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+		t.Errorf("the pipe is %v, error %v", info, err)
+	}
+}

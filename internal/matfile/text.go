@@ -107,8 +107,11 @@ func (f *File) scanText(want string, visit func(field string) error) (rows, cols
 				return 0, 0, err
 			}
 		}
-		if len(record) != cols {
-			return 0, 0, f.refuse(fmt.Sprintf("line %d has %d columns, line 1 has %d", rows+1, len(record), cols), "as many in every line")
+		switch n := len(record); {
+		case n < cols:
+			return 0, 0, f.refuse(fmt.Sprintf("line %d ends before column %d, line 1 has %d", rows+1, n+1, cols), "as many in every line")
+		case n > cols:
+			return 0, 0, f.refuse(fmt.Sprintf("line %d goes on to column %d, line 1 has %d", rows+1, n, cols), "as many in every line")
 		}
 	}
 	if rows == 0 {

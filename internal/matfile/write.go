@@ -54,7 +54,8 @@ func EncodeFloat16(rows, cols int, data []float16.Float16) ([]byte, error) {
 //
 // The file is written under another name in the same folder, flushed to the
 // disk and then renamed, so that path holds the whole matrix or what it held
-// before. After an error the other file is removed.
+// before. After an error the other file is removed. Permissions stay, a link leads
+// where it did, and a pipe or a device is written to as it is.
 func (o Options) WriteFloat32(path string, batch, rows, cols int, data []float32) error {
 	return write(o, path, batch, rows, cols, data, encoding32)
 }
@@ -311,11 +312,23 @@ func writeText[T any](w *bufio.Writer, o Options, cols int, data []T, enc encodi
 	return nil
 }
 
-// replace gives path new content, or leaves it as it was.
+// replace gives path new content, or leaves it as it was. A file keeps its permissions,
+// a link what it leads to; a pipe or a device is written to.
 func replace(path string, content func(w *bufio.Writer) error) error {
+	name := path // what is named in errors
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	was, statErr := os.Stat(path)
+	if statErr == nil && !was.Mode().IsRegular() {
+		return writeError(name, writeInto(path, content))
+	}
 	file, err := createBeside(path)
 	if err != nil {
-		return writeError(path, err)
+		return writeError(name, err)
+	}
+	if statErr == nil {
+		_ = file.Chmod(was.Mode().Perm()) // not every file system has permissions
 	}
 	w := bufio.NewWriterSize(file, bufferSize)
 	// The disk has the content before the name points to it, so that even a
@@ -333,7 +346,20 @@ func replace(path string, content func(w *bufio.Writer) error) error {
 	if err != nil {
 		os.Remove(file.Name())
 	}
-	return writeError(path, err)
+	return writeError(name, err)
+}
+
+// writeInto writes to what is no regular file.
+func writeInto(path string, content func(w *bufio.Writer) error) error {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(file, bufferSize)
+	if err = content(w); err == nil {
+		err = w.Flush()
+	}
+	return errors.Join(err, file.Close())
 }
 
 // createBeside creates a file in the folder of path, from where it can be
