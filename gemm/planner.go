@@ -175,8 +175,7 @@ func planAs(p problem, c Choice, a gpu.Adapter) (Plan, error) {
 // addPacking adds the passes that pack A and B, where that changes them, and
 // leaves in q the problem of the product that follows.
 func (p *Plan) addPacking(q *problem, a gpu.Adapter) (err error) {
-	if !p.Pack || q.In == I8 || (q.In != F32 && q.Bias) {
-		p.Pack = false
+	if p.Pack = p.Pack && q.packs(); !p.Pack {
 		return nil
 	}
 	pack := func(x access) (*wgsl.Variant, error) {
@@ -198,6 +197,10 @@ func (p *Plan) addPacking(q *problem, a gpu.Adapter) (err error) {
 	return nil
 }
 
+// packs reports whether A and B can be packed: it makes them binary32, which int8 is not
+// computed in, and a bias is of their type.
+func (p problem) packs() bool { return p.In == F32 || p.In != I8 && !p.Bias }
+
 // addEdges leaves the last rows and columns of C, where they are few of a tile's,
 // to products of their own.
 func (p *Plan) addEdges(q problem, a gpu.Adapter) error {
@@ -205,7 +208,7 @@ func (p *Plan) addEdges(q problem, a gpu.Adapter) error {
 	bm, _ := p.Variant.Const("BM")
 	bn, _ := p.Variant.Const("BN")
 	rows, cols := covered(q.M, int(bm)), covered(q.N, int(bn))
-	if rows == 0 || cols == 0 || q.In == I8 {
+	if rows == 0 || cols == 0 || !q.hasEdges() {
 		return nil
 	}
 	right, below := q, q
@@ -235,6 +238,9 @@ func (p *Plan) addEdges(q problem, a gpu.Adapter) error {
 	p.inner = [2]int{rows, cols}
 	return nil
 }
+
+// hasEdges reports whether gemm_skinny can compute a part of C.
+func (p problem) hasEdges() bool { return p.In != I8 }
 
 // covered is how many of n rows or columns tiles of a size compute: all, or all but
 // a few that would need tiles of their own.
@@ -354,11 +360,12 @@ var tiles = []tile{
 	{32, 32, 24e12, 0.75e-6, wgsl.Params{"BM": 32, "BN": 32, "BK": 32, "TM": 4, "TN": 4}},
 }
 
+func (t tile) workgroups(p problem) int { return ceilDiv(p.M, t.m) * ceilDiv(p.N, t.n) * p.Batch }
+
 // seconds estimates what a product takes: workgroups run in waves, of which the
 // last may leave processors idle; parts of K are written, read and added up.
 func (t tile) seconds(p problem, splits int) float64 {
-	workgroups := ceilDiv(p.M, t.m) * ceilDiv(p.N, t.n) * p.Batch * splits
-	waves := ceilDiv(workgroups, processors)
+	waves := ceilDiv(t.workgroups(p)*splits, processors)
 	depth := ceilDiv(p.K, splits)
 	s := float64(waves*processors) * 2 * float64(t.m*t.n*depth) / t.rate
 	s = max(s, float64(ceilDiv(depth, int(t.params["BK"])))*t.slice)
@@ -383,13 +390,11 @@ func (t tile) estimate(p problem, c Choice, before float64) estimate {
 		inner.M, inner.N = covered(p.M, t.m), covered(p.N, t.n)
 	}
 	seconds := t.seconds(inner, 1)
-	workgroups := ceilDiv(inner.M, t.m) * ceilDiv(inner.N, t.n) * p.Batch
-	c.Splits = 1
-	c.Why = fmt.Sprintf("%d tiles of %d x %d", workgroups, t.m, t.n)
-	if n := splits(p, workgroups, enoughWorkgroups, 4*enoughWorkgroups, 256); n > 1 {
+	c.Splits, c.Why = 1, fmt.Sprintf("%d tiles of %d x %d", t.workgroups(inner), t.m, t.n)
+	if n := splits(p, t.workgroups(p), enoughWorkgroups, 4*enoughWorkgroups, 256); n > 1 {
 		if s := t.seconds(p, n); s < seconds || p.K > maxDepth*n {
-			seconds, c.Splits = s, n
-			c.Why += fmt.Sprintf(", each in %d parts of K", n)
+			seconds, c.Splits, c.Edges = s, n, false // parts of K have no edges
+			c.Why = fmt.Sprintf("%d tiles of %d x %d, each in %d parts of K", t.workgroups(p), t.m, t.n, n)
 		}
 	}
 	return estimate{t, c, before + seconds}
@@ -436,27 +441,26 @@ func choices(p problem, a gpu.Adapter) []Choice {
 	for i, t := range tiles {
 		c := Choice{Kernel: "gemm_block", Params: t.params}
 		if i == 0 {
-			c.Edges = large
+			c.Edges = large && p.hasEdges()
 			loss, seconds := p.packing()
-			switch packed := c; {
-			case !large:
-				loss = min(loss, bothAlongK) // pieces make all tiles slower
-			case seconds > 0:
+			if packed := c; large && seconds > 0 && p.packs() {
 				packed.Pack = true
 				estimates = append(estimates, t.estimate(p, packed, seconds))
+			} else {
+				loss = min(loss, bothAlongK) // pieces make the other tiles slower, too
 			}
 			t.rate /= loss
 		}
 		estimates = append(estimates, t.estimate(p, c, 0))
 	}
 	slices.SortStableFunc(estimates, func(x, y estimate) int { return cmp.Compare(x.seconds, y.seconds) })
+	estimates[0].Why += ", by estimate the fastest"
 	for i, e := range estimates {
-		if i == 0 {
-			e.Why += ", by estimate the fastest"
-		}
-		if e.Splits > 1 && p.K >= 1024*e.m {
-			// Rows of A are far apart in memory: read more of each at a time.
-			list = append(list, Choice{Kernel: e.Kernel, Params: long, Splits: e.Splits, Why: e.Why + ", with long slices of K"})
+		if i == 0 && e.Splits > 1 && p.K >= 1024*e.m {
+			list = append(list, Choice{
+				Kernel: e.Kernel, Params: long, Splits: e.Splits,
+				Why: fmt.Sprintf("%d parts of a deep K, and rows of A far apart: more of each is read at a time", e.Splits),
+			})
 		}
 		list = append(list, e.Choice)
 	}

@@ -171,6 +171,45 @@ func TestPlanEdges(t *testing.T) {
 	}
 }
 
+// What the planner estimates is what is planned: no choice in its list asks for what the
+// plan leaves out, packing of int8 or beside a bias of two bytes, or edges of parts of K.
+func TestChoicesArePlanned(t *testing.T) {
+	t.Parallel()
+	a := adapterOf(gpu.DiscreteGPU, func(l *gpu.Limits) {
+		l.MaxComputeWorkgroupStorageSize, l.MaxStorageBufferBindingSize, l.MaxBufferSize = 48<<10, 1<<31, 1<<31
+	})
+	packed, split := 0, 0
+	for _, size := range [][3]int{{4096, 4096, 4096}, {4097, 4097, 4097}, {1025, 1025, 4096}, {1026, 1027, 2320}, {64, 64, 1 << 16}, {8192, 8192, 8192}} {
+		for _, types := range [][2]DType{{F32, F32}, {F16, F16}, {BF16, F32}, {I8, I32}} {
+			for _, bias := range []bool{false, types[0] != I8} {
+				s := Shape{M: size[0], N: size[1], K: size[2], In: types[0], Out: types[1], Bias: bias}
+				p, err := PlanFor(s, a, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, c := range choices(p.problem, a) {
+					plan, err := planAs(p.problem, c, a)
+					if err != nil {
+						t.Fatalf("%+v: %s: %v", s, c, err)
+					}
+					if c.Pack != plan.Pack || c.Edges && (c.Splits > 1 || types[0] == I8) {
+						t.Errorf("%+v: %s is planned as %s", s, c, plan.Choice)
+					}
+					if c.Pack {
+						packed++
+					}
+					if c.Splits > 1 {
+						split++
+					}
+				}
+			}
+		}
+	}
+	if packed == 0 || split == 0 {
+		t.Errorf("%d choices with packing, %d with parts of K", packed, split)
+	}
+}
+
 // A plan that needs too large a copy is not taken: the next that fits is.
 func TestPlanWithoutScratch(t *testing.T) {
 	t.Parallel()

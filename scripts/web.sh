@@ -22,7 +22,15 @@ node - "$tmp" "$out" <<'END'
 const fs = require("fs"), path = require("path"), zlib = require("zlib");
 const budget = 1e6; // bytes of a first load: everything once, compressed
 const [folder, last] = process.argv.slice(2); // where it is built, and where it may have been before
-const read = (name) => fs.existsSync(path.join(last, name)) ? fs.readFileSync(path.join(last, name)) : undefined;
+// What holds data already need not be compressed again, which takes ten seconds.
+function kept(name, decompress, data) {
+  try {
+    const file = fs.readFileSync(path.join(last, name));
+    return decompress(file).equals(data) ? file : undefined;
+  } catch {
+    return undefined; // it is not there, or not whole
+  }
+}
 let total = 0;
 for (const name of fs.readdirSync(folder)) {
   const data = fs.readFileSync(path.join(folder, name));
@@ -30,9 +38,8 @@ for (const name of fs.readdirSync(folder)) {
     [zlib.constants.BROTLI_PARAM_QUALITY]: 11,
     [zlib.constants.BROTLI_PARAM_SIZE_HINT]: data.length,
   };
-  const same = read(name)?.equals(data); // compressing takes ten seconds
-  const br = same && read(name + ".br") || zlib.brotliCompressSync(data, { params });
-  const gz = same && read(name + ".gz") || zlib.gzipSync(data, { level: 9 });
+  const br = kept(name + ".br", zlib.brotliDecompressSync, data) ?? zlib.brotliCompressSync(data, { params });
+  const gz = kept(name + ".gz", zlib.gunzipSync, data) ?? zlib.gzipSync(data, { level: 9 });
   total += br.length;
   console.log(`${name.padEnd(14)} ${String(data.length).padStart(8)} bytes, brotli ${String(br.length).padStart(7)}, gzip ${String(gz.length).padStart(7)}`);
   fs.writeFileSync(path.join(folder, name + ".br"), br);

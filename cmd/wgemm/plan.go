@@ -268,7 +268,7 @@ func whyNot(taken, other gemm.Plan, err error) string {
 		return "measured as slower, or not measured, by wgemm tune"
 	}
 	why := "comes later in the list"
-	if factor := other.Loads() / taken.Loads(); factor > 1 {
+	if factor := other.Loads() / taken.Loads(); factor >= 1.05 {
 		why += fmt.Sprintf(": its workgroups load %.2g times as many bytes of A and B", factor)
 	}
 	return why

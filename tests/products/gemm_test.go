@@ -57,6 +57,32 @@ func TestShapes(t *testing.T) {
 	})
 }
 
+// Tiles of gemm_block whose invocations have several vectors of rows and of columns, and
+// not as many of the one as of the other, and of one that is written out. The variants
+// above have few elements, since drivers take long to compile many.
+func TestBlocks(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short, for slow adapters: TestShapes stands for it")
+	}
+	e := deviceEngine(t)
+	const few = ",BK=4,LANES_M=2,LANES_N=2,NEAR_M=2,NEAR_N=1"
+	for _, params := range []string{
+		"BM=32,BN=16,TM=16,TN=8,UNROLL=false" + few,
+		"BM=8,BN=24,TM=4,TN=12,UNROLL=false" + few,
+		"BM=16,BN=8,TM=8,TN=4" + few,
+	} {
+		if goruntime.GOARCH == "wasm" && strings.Contains(params, "UNROLL=false") {
+			continue // a native device stands for the rest
+		}
+		t.Run(params, func(t *testing.T) {
+			t.Parallel()
+			opts := with(t, "gemm_block", params)
+			exact[float32, float32](t, e, 35, 50, 9, false, false, opts)
+		})
+	}
+}
+
 func TestTransposes(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, e *gemm.Engine) {

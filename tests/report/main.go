@@ -65,7 +65,7 @@ var implementations = []implementation{
 			return "node --stack-size=8192 " + filepath.Join(root, "tests/dawn/run.mjs")
 		},
 		// What has a device in it; all else is the same Go on all.
-		always: []string{"./runtime/...", "./internal/chapter", "./tests/products"},
+		always: []string{"./runtime/...", "./internal/chapter", "./internal/tuning", "./tests/products"},
 	},
 	{
 		// SwiftShader is slow, hence -short; a page has no files, hence only
