@@ -105,6 +105,10 @@ func TestCommandWithoutDevice(t *testing.T) {
 			if code != 4 || stdout != "" || strings.Count(stderr, "\n") != 1 || (tc.env != "" && !strings.Contains(stderr, tc.missing)) {
 				t.Errorf("run --device wgpu: exit %d: %s%s", code, stdout, stderr)
 			}
+			code, stdout, stderr = start(t, env, command, "plan", "5", "5", "5")
+			if code != 4 || stdout != "" || !strings.Contains(stderr, "want --limits") {
+				t.Errorf("plan: exit %d: %s%s", code, stdout, stderr)
+			}
 			code, stdout, stderr = start(t, env, command, "demo")
 			if code != 0 || !strings.Contains(stdout, "0.001974425897060428") || strings.Count(stderr, "\n") != 1 {
 				t.Errorf("demo: exit %d: %s", code, stderr)
