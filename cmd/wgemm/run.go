@@ -65,10 +65,12 @@ that, else f32. Sums are in binary32, of i8 in int32. --acc f32x2 sums in pairs 
 binary32, which keep twice the digits, on the CPU in float64: for a long K, or
 where much cancels. --check takes a few seconds more; its reference multiplies the
 rounded values, and of a big product it compares some rows. --report-range counts what
-left the range of --dtype and --out-dtype. The first product of a kind that a driver has
-not met holds some of its compiling; wgemm bench leaves that out.
-Both keep the inputs on the host until the end, which takes more memory: on the CPU
-path five matrices of one size, where a run without them holds three.`,
+left the range of --dtype and --out-dtype. Both keep the inputs on the host until the
+end, which takes more memory: on the CPU path five matrices of one size, where a run
+without them holds three.
+
+The time to compute holds some of a driver's compiling when a variant is new to it;
+wgemm bench leaves that out.`,
 		Example: `  wgemm run a.npy b.npy -o c.npy
   wgemm run a.csv b.csv -o c.csv --check
   wgemm run x.npy w.safetensors:fc.weight -o y.npy --trans-b --bias w.safetensors:fc.bias --act gelu

@@ -11,6 +11,18 @@ import (
 	"testing"
 )
 
+// namedPipe makes a pipe of a name.
+func namedPipe(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := syscall.Mkfifo(path, 0o600); errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("this system has no named pipes: ", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // TestNamedPipe reads through Open what another writes into a pipe.
 func TestNamedPipe(t *testing.T) {
 	t.Parallel()
@@ -28,12 +40,7 @@ func TestNamedPipe(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			path := filepath.Join(t.TempDir(), tt.file)
-			if err := syscall.Mkfifo(path, 0o600); errors.Is(err, errors.ErrUnsupported) {
-				t.Skip("no named pipes here: ", err)
-			} else if err != nil {
-				t.Fatal(err)
-			}
+			path := namedPipe(t, tt.file)
 			written := make(chan error, 1)
 			go func() { written <- os.WriteFile(path, tt.content, 0o600) }()
 			f, err := Open(path)
@@ -56,17 +63,9 @@ func TestNamedPipe(t *testing.T) {
 	}
 }
 
-// What is written over keeps its permissions, a link what it leads to, and a pipe
-// its reader.
+// What is written over keeps its permissions, and a link what it leads to.
 func TestReplaceKeeps(t *testing.T) {
 	t.Parallel()
-	write := func(path string) {
-		t.Helper()
-		if err := WriteFloat32(path, 1, 2, []float32{1, 2}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const want = "1,2\n"
 	secret := put(t, "secret.csv", []byte("before"))
 	if err := os.Chmod(secret, 0o600); err != nil {
 		t.Fatal(err)
@@ -75,8 +74,10 @@ func TestReplaceKeeps(t *testing.T) {
 	if err := os.Symlink(secret, link); err != nil {
 		t.Fatal(err)
 	}
-	write(link)
-	if data, err := os.ReadFile(secret); err != nil || string(data) != want {
+	if err := WriteFloat32(link, 1, 2, []float32{1, 2}); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(secret); err != nil || string(data) != "1,2\n" {
 		t.Errorf("behind the link is %q, error %v", data, err)
 	}
 	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
@@ -85,12 +86,14 @@ func TestReplaceKeeps(t *testing.T) {
 	if info, err := os.Stat(secret); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file's permissions are %v, error %v", info.Mode(), err)
 	}
+}
 
-	pipe := filepath.Join(t.TempDir(), "pipe.csv")
-	if err := syscall.Mkfifo(pipe, 0o600); errors.Is(err, errors.ErrUnsupported) {
-		t.Skip("no named pipes here: ", err)
-	} else if err != nil {
-		t.Fatal(err)
+// A pipe is written to, not replaced.
+func TestWriteIntoPipe(t *testing.T) {
+	t.Parallel()
+	pipe := namedPipe(t, "pipe.csv")
+	if err := Supported(pipe); err != nil {
+		t.Errorf("before the write: %v", err)
 	}
 	type result struct {
 		data []byte
@@ -101,8 +104,10 @@ func TestReplaceKeeps(t *testing.T) {
 		data, err := os.ReadFile(pipe)
 		read <- result{data, err}
 	}()
-	write(pipe)
-	if got := <-read; got.err != nil || string(got.data) != want {
+	if err := WriteFloat32(pipe, 1, 2, []float32{1, 2}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-read; got.err != nil || string(got.data) != "1,2\n" {
 		t.Errorf("through the pipe came %q, error %v", got.data, got.err)
 	}
 	if info, err := os.Stat(pipe); err != nil || info.Mode()&os.ModeNamedPipe == 0 {

@@ -90,15 +90,19 @@ func (o Options) Supported(path string, batch, rows, cols int) error {
 	if err != nil {
 		return err
 	}
-	if info, err := os.Stat(to.filePath); err == nil && info.IsDir() {
+	name, was := destination(to.filePath)
+	switch {
+	case was != nil && was.IsDir():
 		return &FormatError{Path: path, Found: "a directory", Want: "the name of a file to write"}
+	case was != nil && !was.Mode().IsRegular():
+		return nil // a pipe's reader would take closing it for the end
 	}
-	dir := filepath.Dir(to.filePath)
+	dir := filepath.Dir(name)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("write %s: folder %s: %w", path, dir, fs.ErrNotExist)
 	}
 	// Permissions tell less than an attempt: the disk may be read-only.
-	probe, err := createBeside(to.filePath)
+	probe, err := createBeside(name)
 	if err != nil {
 		return writeError(path, err)
 	}
@@ -315,19 +319,15 @@ func writeText[T any](w *bufio.Writer, o Options, cols int, data []T, enc encodi
 // replace gives path new content, or leaves it as it was. A file keeps its permissions,
 // a link what it leads to; a pipe or a device is written to.
 func replace(path string, content func(w *bufio.Writer) error) error {
-	name := path // what is named in errors
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	name, was := destination(path)
+	if was != nil && !was.Mode().IsRegular() {
+		return writeError(path, writeInto(name, content))
 	}
-	was, statErr := os.Stat(path)
-	if statErr == nil && !was.Mode().IsRegular() {
-		return writeError(name, writeInto(path, content))
-	}
-	file, err := createBeside(path)
+	file, err := createBeside(name)
 	if err != nil {
-		return writeError(name, err)
+		return writeError(path, err)
 	}
-	if statErr == nil {
+	if was != nil {
 		_ = file.Chmod(was.Mode().Perm()) // not every file system has permissions
 	}
 	w := bufio.NewWriterSize(file, bufferSize)
@@ -341,12 +341,24 @@ func replace(path string, content func(w *bufio.Writer) error) error {
 	}
 	err = errors.Join(err, file.Close())
 	if err == nil {
-		err = os.Rename(file.Name(), path)
+		err = os.Rename(file.Name(), name)
 	}
 	if err != nil {
 		os.Remove(file.Name())
 	}
-	return writeError(name, err)
+	return writeError(path, err)
+}
+
+// destination is the name that path has past all links, and what is there, or nil.
+func destination(path string) (name string, was fs.FileInfo) {
+	name, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return path, nil
+	}
+	if was, err = os.Stat(name); err != nil {
+		return name, nil
+	}
+	return name, was
 }
 
 // writeInto writes to what is no regular file.
