@@ -11,8 +11,9 @@
 //       stage the fetched slice in workgroup memory, as vectors across K
 //       fetch A[tile rows, k0 + BK ..] and B[k0 + BK .., tile columns]
 //       each invocation: TM x TN elements, from vectors of rows and columns
-//         for kk in 0 .. BK
+//         for kk in its LANES_K-th of the slice
 //           acc += a_tile[kk, rows] * b_tile[kk, columns]
+//     add up the LANES_K sums of each element, in a fixed order
 //     C[tile] = act(alpha acc + beta C[tile] + bias[tile])
 //
 // Some invocations fetch from A, the others from B, each 4 x 4 elements at a time:
@@ -26,9 +27,10 @@
 // last one again too, and are not stored.
 //
 // What makes it fast, measured in docs/performance.md: every index into registers
-// is a literal once the loops are written out; one row of an invocation's elements is
-// computed forwards, the next backwards, so that each multiply-add shares a factor with
-// the one before it and reads one register less; workgroup memory is an array of
+// is a literal once the loops are written out, which for the loop over rows is left to
+// the graphics driver; one row of an invocation's elements is computed backwards, the
+// next forwards, so that each multiply-add shares a factor with the one before it and
+// reads one register less; workgroup memory is an array of
 // arrays, whose first index is a literal too, so that what a compiler adds to keep
 // the second in bounds is the same for all kk; neighbouring invocations compute
 // neighbouring elements, LANES_M x LANES_N and in these NEAR_M x NEAR_N, and share
@@ -43,6 +45,7 @@ const LANES_M: u32 = 8u; // tunable: rows of a block of neighbouring invocations
 const LANES_N: u32 = 4u; // tunable: columns of that block
 const NEAR_M: u32 = 4u; // tunable: rows of the nearest neighbours in a block
 const NEAR_N: u32 = 2u; // tunable: columns of these
+const LANES_K: u32 = 1u; // tunable: invocations beside each other in k, which share out a slice
 const UNROLL: bool = true; // tunable: write out the loops over the elements of an invocation
 // begin parts/operands.wgsl
 const IN_F16: bool = false; // tunable: A, B and the bias hold binary16, two elements a word
@@ -368,7 +371,10 @@ fn encode_quad(v: vec4<f32>) -> QuadOut {
 // end parts/quads.wgsl
 
 const CUTS_K: bool = true; // shape.splits workgroups may share an element of C
-const WG_SIZE: u32 = BM / TM * (BN / TN);
+const LANES: u32 = BM / TM * (BN / TN); // invocations that compute the tile
+const WG_SIZE: u32 = LANES * LANES_K;
+const DEPTH: u32 = BK / LANES_K; // of a slice, for each of LANES_K
+const DEPTH4: u32 = DEPTH / 4u;
 const TM4: u32 = TM / 4u;
 const TN4: u32 = TN / 4u;
 const ACC: u32 = TM * TN;
@@ -387,14 +393,18 @@ const B_ACROSS: bool = B_QUADS && B_TRANS == false;
 // Where they are transposed, padding keeps neighbours in k out of the same bank.
 const A_WIDTH: u32 = BM4 + u32(A_ACROSS == false);
 const B_WIDTH: u32 = BN4 + u32(B_ACROSS == false);
+const A_WIDTHS: u32 = A_WIDTH * LANES_K;
+const B_WIDTHS: u32 = B_WIDTH * LANES_K;
 
-const_assert BM > 0u && BN > 0u && BK > 0u && TM > 0u && TN > 0u && LANES_M > 0u && LANES_N > 0u && NEAR_M > 0u && NEAR_N > 0u;
-const_assert TM % 4u == 0u && TN % 4u == 0u && BK % 4u == 0u;
+const_assert BM > 0u && BN > 0u && BK > 0u && TM > 0u && TN > 0u && LANES_M > 0u && LANES_N > 0u && NEAR_M > 0u && NEAR_N > 0u && LANES_K > 0u;
+const_assert TM % 4u == 0u && TN % 4u == 0u && BK % (LANES_K * 4u) == 0u;
 const_assert BM % (LANES_M * TM) == 0u && BN % (LANES_N * TN) == 0u && LANES_M % NEAR_M == 0u && LANES_N % NEAR_N == 0u;
 const_assert ACC <= 128u && FETCHES <= 4u;
+const_assert LANES_K == 1u || BM <= BK * TM; // b_tile holds a row of every invocation's sums
 
-var<workgroup> a_tile: array<array<Num4, A_WIDTH>, BK>; // [kk][row / 4]
-var<workgroup> b_tile: array<array<Num4, B_WIDTH>, BK>; // [kk][column / 4]
+// [kk][row / 4], with the parts of a slice for LANES_K beside each other.
+var<workgroup> a_tile: array<array<Num4, A_WIDTHS>, DEPTH>;
+var<workgroup> b_tile: array<array<Num4, B_WIDTHS>, DEPTH>; // [kk][column / 4]
 
 // Where fetch e lies in its slice of A: (row / 4, kk / 4). Neighbouring invocations
 // read neighbours in memory.
@@ -408,6 +418,12 @@ fn place_b(e: u32) -> vec2<u32> {
   if (B_TRANS) { return vec2<u32>(e / BK4, e % BK4); }
   return vec2<u32>(e % BN4, e / BN4);
 }
+
+// Which of LANES_K the vectors at kk / 4 in a slice are for, and the row of its part
+// of the tiles where they begin.
+fn lane_of(k4: u32) -> u32 { return select(k4 / DEPTH4, 0u, LANES_K == 1u); }
+
+fn row_of(k4: u32) -> u32 { return (k4 - lane_of(k4) * DEPTH4) * 4u; }
 
 // Element at which vector c of a fetch from A begins, for a slice that begins at 0.
 fn start_a(row0: u32, at: vec2<u32>, c: u32) -> u32 {
@@ -435,13 +451,17 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
 
   // This invocation's vectors of rows and columns: every LANES_M-th and LANES_N-th
   // from these on.
-  let block = lane / (LANES_M * LANES_N);
-  let near = lane % (LANES_M * LANES_N) / (NEAR_M * NEAR_N);
-  let nearest = lane % (NEAR_M * NEAR_N);
+  let lane_k = select(lane / LANES, 0u, LANES_K == 1u);
+  let lane_mn = lane - lane_k * LANES;
+  let block = lane_mn / (LANES_M * LANES_N);
+  let near = lane_mn % (LANES_M * LANES_N) / (NEAR_M * NEAR_N);
+  let nearest = lane_mn % (NEAR_M * NEAR_N);
   let block_row = block / BLOCKS_N * (LANES_M * TM4);
   let block_col = block % BLOCKS_N * (LANES_N * TN4);
   let row_vector = block_row + near / (LANES_N / NEAR_N) * NEAR_M + nearest / NEAR_N;
   let col_vector = block_col + near % (LANES_N / NEAR_N) * NEAR_N + nearest % NEAR_N;
+  let a_at = lane_k * A_WIDTH + row_vector;
+  let b_at = lane_k * B_WIDTH + col_vector;
   let idle = row0 + block_row * 4u >= shape.m || col0 + block_col * 4u >= shape.n;
 
   var start: array<u32, FETCHED>;
@@ -489,14 +509,14 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
         for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
           var v = next[f * 4u + c];
           if (!A_ACROSS) { v = Num4(v0[c], v1[c], v2[c], v3[c]); }
-          a_tile[at.y * 4u + c][at.x] = v;
+          a_tile[row_of(at.y) + c][lane_of(at.y) * A_WIDTH + at.x] = v;
         }
       } else if (e < ALL_FETCHES) {
         let at = place_b(e - A_FETCHES);
         for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
           var v = next[f * 4u + c];
           if (!B_ACROSS) { v = Num4(v0[c], v1[c], v2[c], v3[c]); }
-          b_tile[at.y * 4u + c][at.x] = v;
+          b_tile[row_of(at.y) + c][lane_of(at.y) * B_WIDTH + at.x] = v;
         }
       }
     }
@@ -526,27 +546,51 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
       }
     }
     if (!idle) {
-      for (var kk = 0u; kk < BK; kk += 1u) { // unroll if UNROLL
+      for (var kk = 0u; kk < DEPTH; kk += 1u) { // unroll if UNROLL
         var x: array<Num4, TM4>;
         var y: array<Num4, TN4>;
         for (var i = 0u; i < TM4; i += 1u) { // unroll if UNROLL
-          x[i] = a_tile[kk][row_vector + i * LANES_M];
+          x[i] = a_tile[kk][a_at + i * LANES_M];
         }
         for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
-          y[j] = b_tile[kk][col_vector + j * LANES_N];
+          y[j] = b_tile[kk][b_at + j * LANES_N];
         }
-        for (var i = 0u; i < TM / 2u; i += 1u) { // unroll if UNROLL
+        for (var i = 0u; i < TM; i += 2u) {
           for (var j = 0u; j < TN; j += 1u) { // unroll if UNROLL
-            acc[2u * i * TN + j] = multiply_add(x[i / 2u][i % 2u * 2u], y[j / 4u][j % 4u], acc[2u * i * TN + j]);
+            acc[(i + 1u) * TN - 1u - j] = multiply_add(x[i / 4u][i % 4u], y[(TN - 1u - j) / 4u][(TN - 1u - j) % 4u], acc[(i + 1u) * TN - 1u - j]);
           }
           for (var j = 0u; j < TN; j += 1u) { // unroll if UNROLL
-            acc[2u * (i + 1u) * TN - 1u - j] = multiply_add(x[i / 2u][i % 2u * 2u + 1u], y[(TN - 1u - j) / 4u][(TN - 1u - j) % 4u], acc[2u * (i + 1u) * TN - 1u - j]);
+            acc[(i + 1u) * TN + j] = multiply_add(x[i / 4u][i % 4u + 1u], y[j / 4u][j % 4u], acc[(i + 1u) * TN + j]);
           }
         }
       }
     }
     workgroupBarrier(); // the slice is no longer needed
   }
+
+  for (var l = 1u; l < LANES_K; l += 1u) {
+    for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
+      for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
+        let e = j * LANES + lane_mn;
+        if (lane_k == l) {
+          b_tile[e / B_WIDTHS][e % B_WIDTHS] = Num4(acc[i * TN + j * 4u], acc[i * TN + j * 4u + 1u], acc[i * TN + j * 4u + 2u], acc[i * TN + j * 4u + 3u]);
+        }
+      }
+      workgroupBarrier(); // a row of the sums of l is there
+      if (lane_k == 0u) {
+        for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
+          let e = j * LANES + lane_mn;
+          let sums = b_tile[e / B_WIDTHS][e % B_WIDTHS];
+          acc[i * TN + j * 4u] += sums.x;
+          acc[i * TN + j * 4u + 1u] += sums.y;
+          acc[i * TN + j * 4u + 2u] += sums.z;
+          acc[i * TN + j * 4u + 3u] += sums.w;
+        }
+      }
+      workgroupBarrier(); // and no longer needed
+    }
+  }
+  if (lane_k > 0u) { return; }
 
   batch = tile.z; // each part of K has a C of its own
   for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL

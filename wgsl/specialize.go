@@ -17,7 +17,7 @@ const (
 	wgSize      = "@workgroup_size(%u, %u, %u)%r"
 	wgVar       = "var<%w> %w: %u;%r"
 	binding     = "@group(0) @binding(%w) var<%u>%r"
-	loop        = "%sfor (var %w = %w; %w < %w; %w += 1u) { // unroll%r"
+	loop        = "%sfor (var %w = %w; %w < %u; %w += 1u) { // unroll%r"
 )
 
 // match compares a line with a pattern and returns what its verbs stand for, or
@@ -293,6 +293,9 @@ func unroll(lines []sourceLine, consts map[string]uint32, max int) ([]sourceLine
 	for n := 0; n < len(lines); n++ {
 		m := match(lines[n].text, loop)
 		if m == nil {
+			if strings.Contains(lines[n].text, "// unroll") {
+				return nil, fmt.Errorf("line %d: only a loop that counts up by 1u can be written out", lines[n].line)
+			}
 			out = append(out, lines[n])
 			continue
 		}

@@ -218,7 +218,7 @@ const ON: bool = true; // tunable: the switch
 fn f() {
   for (var i = 0u; i < N; i += 1u) { // unroll if ON
     x[i] = 1; // i stays
-    for (var j = 1u; j < N; j += 1u) { // unroll
+    for (var j = 1u; j < 4u / N; j += 1u) { // unroll
       y[i * N + j] = i; let ij = ii;
     }
   }
@@ -288,6 +288,10 @@ fn f() {
 	}
 	if _, err := specialize("k", src, Params{"N": 100_000}); err == nil || !strings.Contains(err.Error(), "unrolls to more than 16384 lines") {
 		t.Errorf("unrolling without end: error %v", err)
+	}
+	down := strings.Replace(src, "j += 1u", "j += 2u", 1)
+	if _, err := specialize("k", down, nil); err == nil || !strings.Contains(err.Error(), "line 6: only a loop that counts up by 1u") {
+		t.Errorf("a loop by twos: error %v", err)
 	}
 }
 
