@@ -21,7 +21,7 @@ func Candidates(s Shape, a gpu.Adapter) ([]Choice, error) {
 	if a.Type == gpu.Software {
 		list = append(list, around(directNeighbours, "gemm_direct")...)
 	} else {
-		for _, t := range tiles {
+		for _, t := range tilesFor(a) {
 			list = append(list, Choice{Kernel: "gemm_block", Params: t.params}, Choice{Kernel: "gemm_block", Params: t.params, Pack: true})
 		}
 		list = append(list, around(blockNeighbours, "gemm_block")...)
@@ -83,6 +83,9 @@ var (
 		{"BM": 64, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
 		{"BM": 64, "BN": 64, "BK": 16, "TM": 4, "TN": 4},
 		{"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
+		{"BM": 128, "BN": 128, "BK": 8, "TM": 16, "TN": 8, "UNROLL_ROWS": 0},
+		{"BM": 32, "BN": 64, "BK": 16, "TM": 4, "TN": 4},
+		{"BM": 32, "BN": 32, "BK": 32, "TM": 4, "TN": 4},
 	}
 	directNeighbours = []wgsl.Params{
 		direct, wide,

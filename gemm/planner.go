@@ -326,8 +326,9 @@ const (
 	passSeconds, copyRate = 8e-6, 2e12
 	// alongK, bothAlongK and inPieces are how many times as long the largest tile takes
 	// where vectors of A or B lie along K, where those of both do, and where an operand is
-	// not read as vectors of binary32, as measured on an H200.
-	alongK, bothAlongK, inPieces = 1.02, 1.09, 1.28
+	// not read as vectors, as measured on an H200; leftAlongK is alongK of binary32 where
+	// the loop over rows is left to the graphics driver.
+	alongK, leftAlongK, bothAlongK, inPieces = 1.03, 1.005, 1.09, 1.28
 	// skinny is up to how many rows or columns a product is a matrix times a few
 	// vectors, which takes the time of reading the matrix.
 	skinny = 16
@@ -355,9 +356,33 @@ type tile struct {
 var tiles = []tile{
 	{128, 128, 48.5e12, 0.86e-6, wgsl.Params{"BM": 128, "BN": 128, "BK": 8, "TM": 16, "TN": 8}},
 	{128, 128, 43.8e12, 3.1e-6, wgsl.Params{"BM": 128, "BN": 128, "BK": 32, "TM": 8, "TN": 8}}, // faster where a processor has one workgroup
+	{64, 128, 41.3e12, 1.7e-6, wgsl.Params{"BM": 64, "BN": 128, "BK": 32, "TM": 8, "TN": 8, "LANES_K": 2}},
 	{64, 64, 40e12, 0.6e-6, wgsl.Params{"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 4}},
-	{32, 64, 30.5e12, 0.55e-6, wgsl.Params{"BM": 32, "BN": 64, "BK": 16, "TM": 4, "TN": 4}},
-	{32, 32, 24e12, 0.75e-6, wgsl.Params{"BM": 32, "BN": 32, "BK": 32, "TM": 4, "TN": 4}},
+	{32, 64, 29.7e12, 0.7e-6, wgsl.Params{"BM": 32, "BN": 64, "BK": 32, "TM": 4, "TN": 4, "LANES_K": 2}},
+	{32, 32, 24e12, 0.55e-6, wgsl.Params{"BM": 32, "BN": 32, "BK": 32, "TM": 4, "TN": 4, "LANES_K": 2}},
+}
+
+// rowsLeft are the same tiles where the loop over rows is left to the graphics driver.
+var rowsLeft = func() []tile {
+	list := slices.Clone(tiles)
+	for i, t := range list {
+		list[i].params = t.params.With(wgsl.Params{"UNROLL_ROWS": 0})
+	}
+	list[0].rate = 50.8e12
+	return list
+}()
+
+// leavesRows reports whether the graphics driver writes out the loop over rows better
+// than Specialize does, as NVIDIA's for Vulkan. Where it is not known, as in a browser,
+// the loop might stay one, which takes 40 times as long.
+func leavesRows(a gpu.Adapter) bool { return a.Backend == "Vulkan" && a.Vendor == "0x10de" }
+
+// tilesFor are the tiles for a GPU.
+func tilesFor(a gpu.Adapter) []tile {
+	if leavesRows(a) {
+		return rowsLeft
+	}
+	return tiles
 }
 
 func (t tile) workgroups(p problem) int { return ceilDiv(p.M, t.m) * ceilDiv(p.N, t.n) * p.Batch }
@@ -402,20 +427,23 @@ func (t tile) estimate(p problem, c Choice, before float64) estimate {
 
 // packing is how many times as long the largest tile takes when A and B are not packed,
 // and the seconds that packing them takes.
-func (p problem) packing() (loss, seconds float64) {
+func (p problem) packing(a gpu.Adapter) (loss, seconds float64) {
 	along := 0
 	pack := func(x, packed access, elements int) {
-		if p.In == F32 && x == packed {
+		if x != packed {
+			along++
+		} else if p.In == F32 {
 			return
 		}
-		along++
 		seconds += passSeconds + float64((p.In.Size()+4)*elements*p.Batch)/copyRate
 	}
 	pack(p.a, access{inColumn, true}, p.M*p.K)
 	pack(p.b, access{inRow, true}, p.K*p.N)
 	switch {
-	case p.In != F32 || !p.a.quads || !p.b.quads:
+	case !p.a.quads || !p.b.quads:
 		loss = inPieces
+	case along == 1 && p.In == F32 && leavesRows(a):
+		loss = leftAlongK
 	default:
 		loss = [...]float64{1, alongK, bothAlongK}[along]
 	}
@@ -438,11 +466,11 @@ func choices(p problem, a gpu.Adapter) []Choice {
 	}
 	large := min(p.M, p.N, p.K) >= packFrom
 	var estimates []estimate
-	for i, t := range tiles {
+	for i, t := range tilesFor(a) {
 		c := Choice{Kernel: "gemm_block", Params: t.params}
 		if i == 0 {
 			c.Edges = large && p.hasEdges()
-			loss, seconds := p.packing()
+			loss, seconds := p.packing(a)
 			if packed := c; large && seconds > 0 && p.packs() {
 				packed.Pack = true
 				estimates = append(estimates, t.estimate(p, packed, seconds))
@@ -450,6 +478,9 @@ func choices(p problem, a gpu.Adapter) []Choice {
 				loss = min(loss, bothAlongK) // pieces make the other tiles slower, too
 			}
 			t.rate /= loss
+			if p.In.Size() < 4 && p.a.quads && p.b.quads { // as many registers hold more of a row
+				c.Params = t.params.With(wgsl.Params{"BK": 2 * t.params["BK"]})
+			}
 		}
 		estimates = append(estimates, t.estimate(p, c, 0))
 	}

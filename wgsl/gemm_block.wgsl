@@ -27,14 +27,14 @@
 // last one again too, and are not stored.
 //
 // What makes it fast, measured in docs/performance.md: every index into registers
-// is a literal once the loops are written out, which for the loop over rows is left to
-// the graphics driver; one row of an invocation's elements is computed backwards, the
-// next forwards, so that each multiply-add shares a factor with the one before it and
-// reads one register less; workgroup memory is an array of
-// arrays, whose first index is a literal too, so that what a compiler adds to keep
-// the second in bounds is the same for all kk; neighbouring invocations compute
-// neighbouring elements, LANES_M x LANES_N and in these NEAR_M x NEAR_N, and share
-// their reads of workgroup memory.
+// is a literal once the loops are written out, by Specialize or, where it does that
+// better, by the graphics driver; one row of an invocation's elements is computed
+// backwards, the next forwards, so that each multiply-add shares a factor with the one
+// before it and reads one register less; workgroup memory is an array of arrays, whose
+// first index is a literal too, so that what a compiler adds to keep the second in
+// bounds is the same for all kk; neighbouring invocations compute neighbouring
+// elements, LANES_M x LANES_N and in these NEAR_M x NEAR_N, and share their reads of
+// workgroup memory.
 
 const BM: u32 = 64u; // tunable: rows of C per workgroup
 const BN: u32 = 64u; // tunable: columns of C per workgroup
@@ -47,6 +47,7 @@ const NEAR_M: u32 = 4u; // tunable: rows of the nearest neighbours in a block
 const NEAR_N: u32 = 2u; // tunable: columns of these
 const LANES_K: u32 = 1u; // tunable: invocations beside each other in k, which share out a slice
 const UNROLL: bool = true; // tunable: write out the loops over the elements of an invocation
+const UNROLL_ROWS: bool = true; // tunable: that over rows, too, which is else left to the graphics driver
 // begin parts/operands.wgsl
 const IN_F16: bool = false; // tunable: A, B and the bias hold binary16, two elements a word
 const IN_BF16: bool = false; // tunable: A, B and the bias hold bfloat16, two elements a word
@@ -378,6 +379,7 @@ const DEPTH4: u32 = DEPTH / 4u;
 const TM4: u32 = TM / 4u;
 const TN4: u32 = TN / 4u;
 const ACC: u32 = TM * TN;
+const ROWS: bool = UNROLL && UNROLL_ROWS;
 const BM4: u32 = BM / 4u;
 const BN4: u32 = BN / 4u;
 const BK4: u32 = BK / 4u;
@@ -393,6 +395,7 @@ const B_ACROSS: bool = B_QUADS && B_TRANS == false;
 // Where they are transposed, padding keeps neighbours in k out of the same bank.
 const A_WIDTH: u32 = BM4 + u32(A_ACROSS == false);
 const B_WIDTH: u32 = BN4 + u32(B_ACROSS == false);
+const WORDS: bool = A_QUADS && B_QUADS && (HALF_IN || IN_I8);
 const A_WIDTHS: u32 = A_WIDTH * LANES_K;
 const B_WIDTHS: u32 = B_WIDTH * LANES_K;
 
@@ -417,6 +420,37 @@ fn place_a(e: u32) -> vec2<u32> {
 fn place_b(e: u32) -> vec2<u32> {
   if (B_TRANS) { return vec2<u32>(e / BK4, e % BK4); }
   return vec2<u32>(e % BN4, e / BN4);
+}
+
+// What is fetched of a vector: the words that hold it, which are decoded when they
+// are staged, so that nothing waits for them before; or the vector, where there is
+// nothing to decode or its elements are read one by one.
+alias Fetched = Num4;
+// with WORDS: alias Fetched = Quad;
+
+fn fetch_a(i: u32) -> Fetched {
+  return vector_a(i);
+  // with WORDS: return a_quads[i >> 2u];
+}
+
+fn masked_fetch_a(i: u32, kk: u32, last: u32) -> Fetched {
+  return masked_vector_a(i, kk, last);
+  // with WORDS: return select(Fetched(), a_quads[(i - past(kk, last) * shape.a_col) >> 2u], kk < last);
+}
+
+fn fetch_b(i: u32) -> Fetched {
+  return vector_b(i);
+  // with WORDS: return b_quads[i >> 2u];
+}
+
+fn masked_fetch_b(i: u32, kk: u32, last: u32) -> Fetched {
+  return masked_vector_b(i, kk, last);
+  // with WORDS: return select(Fetched(), b_quads[(i - past(kk, last) * shape.b_row) >> 2u], kk < last);
+}
+
+fn decode_fetched(v: Fetched) -> Num4 {
+  return v;
+  // with WORDS: return decode_quad(v);
 }
 
 // Which of LANES_K the vectors at kk / 4 in a slice are for, and the row of its part
@@ -482,17 +516,17 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
   for (var e = 0u; e < ACC; e += 1u) { // unroll if UNROLL
     acc[e] = Num();
   }
-  var next: array<Num4, FETCHED>; // what was fetched of the next slice
+  var next: array<Fetched, FETCHED>; // what was fetched of the next slice
   if (first < last) {
     for (var f = 0u; f < FETCHES; f += 1u) { // unroll if UNROLL
       let e = lane + f * WG_SIZE;
       if (e < A_FETCHES) {
         for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
-          next[f * 4u + c] = masked_vector_a(start[f * 4u + c] + first * shape.a_col, first + kk_a(e, c), last);
+          next[f * 4u + c] = masked_fetch_a(start[f * 4u + c] + first * shape.a_col, first + kk_a(e, c), last);
         }
       } else if (e < ALL_FETCHES) {
         for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
-          next[f * 4u + c] = masked_vector_b(start[f * 4u + c] + first * shape.b_row, first + kk_b(e - A_FETCHES, c), last);
+          next[f * 4u + c] = masked_fetch_b(start[f * 4u + c] + first * shape.b_row, first + kk_b(e - A_FETCHES, c), last);
         }
       }
     }
@@ -500,21 +534,21 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
   for (var k0 = first; k0 < last; k0 += BK) {
     for (var f = 0u; f < FETCHES; f += 1u) { // unroll if UNROLL
       let e = lane + f * WG_SIZE;
-      let v0 = next[f * 4u];
-      let v1 = next[f * 4u + 1u];
-      let v2 = next[f * 4u + 2u];
-      let v3 = next[f * 4u + 3u];
+      let v0 = decode_fetched(next[f * 4u]);
+      let v1 = decode_fetched(next[f * 4u + 1u]);
+      let v2 = decode_fetched(next[f * 4u + 2u]);
+      let v3 = decode_fetched(next[f * 4u + 3u]);
       if (e < A_FETCHES) {
         let at = place_a(e);
         for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
-          var v = next[f * 4u + c];
+          var v = decode_fetched(next[f * 4u + c]);
           if (!A_ACROSS) { v = Num4(v0[c], v1[c], v2[c], v3[c]); }
           a_tile[row_of(at.y) + c][lane_of(at.y) * A_WIDTH + at.x] = v;
         }
       } else if (e < ALL_FETCHES) {
         let at = place_b(e - A_FETCHES);
         for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
-          var v = next[f * 4u + c];
+          var v = decode_fetched(next[f * 4u + c]);
           if (!B_ACROSS) { v = Num4(v0[c], v1[c], v2[c], v3[c]); }
           b_tile[row_of(at.y) + c][lane_of(at.y) * B_WIDTH + at.x] = v;
         }
@@ -528,20 +562,20 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
       if (k1 + BK <= last) {
         if (e < A_FETCHES) {
           for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
-            next[f * 4u + c] = vector_a(start[f * 4u + c] + k1 * shape.a_col);
+            next[f * 4u + c] = fetch_a(start[f * 4u + c] + k1 * shape.a_col);
           }
         } else if (e < ALL_FETCHES) {
           for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
-            next[f * 4u + c] = vector_b(start[f * 4u + c] + k1 * shape.b_row);
+            next[f * 4u + c] = fetch_b(start[f * 4u + c] + k1 * shape.b_row);
           }
         }
       } else if (e < A_FETCHES) {
         for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
-          next[f * 4u + c] = masked_vector_a(start[f * 4u + c] + k1 * shape.a_col, k1 + kk_a(e, c), last);
+          next[f * 4u + c] = masked_fetch_a(start[f * 4u + c] + k1 * shape.a_col, k1 + kk_a(e, c), last);
         }
       } else if (e < ALL_FETCHES) {
         for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
-          next[f * 4u + c] = masked_vector_b(start[f * 4u + c] + k1 * shape.b_row, k1 + kk_b(e - A_FETCHES, c), last);
+          next[f * 4u + c] = masked_fetch_b(start[f * 4u + c] + k1 * shape.b_row, k1 + kk_b(e - A_FETCHES, c), last);
         }
       }
     }
@@ -555,12 +589,12 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
         for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
           y[j] = b_tile[kk][b_at + j * LANES_N];
         }
-        for (var i = 0u; i < TM; i += 2u) {
+        for (var i = 0u; i < TM / 2u; i += 1u) { // unroll if ROWS
           for (var j = 0u; j < TN; j += 1u) { // unroll if UNROLL
-            acc[(i + 1u) * TN - 1u - j] = multiply_add(x[i / 4u][i % 4u], y[(TN - 1u - j) / 4u][(TN - 1u - j) % 4u], acc[(i + 1u) * TN - 1u - j]);
+            acc[(2u * i + 1u) * TN - 1u - j] = multiply_add(x[i / 2u][i % 2u * 2u], y[(TN - 1u - j) / 4u][(TN - 1u - j) % 4u], acc[(2u * i + 1u) * TN - 1u - j]);
           }
           for (var j = 0u; j < TN; j += 1u) { // unroll if UNROLL
-            acc[(i + 1u) * TN + j] = multiply_add(x[i / 4u][i % 4u + 1u], y[j / 4u][j % 4u], acc[(i + 1u) * TN + j]);
+            acc[(2u * i + 1u) * TN + j] = multiply_add(x[i / 2u][i % 2u * 2u + 1u], y[j / 4u][j % 4u], acc[(2u * i + 1u) * TN + j]);
           }
         }
       }

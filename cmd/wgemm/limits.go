@@ -26,7 +26,7 @@ func knownAdapter(name string) (gpu.Adapter, bool) {
 		l.MaxComputeWorkgroupStorageSize = 48 << 10
 		l.MaxComputeInvocationsPerWorkgroup = 1024
 		l.MaxComputeWorkgroupSizeX, l.MaxComputeWorkgroupSizeY = 1024, 1024
-		return gpu.Adapter{Driver: "wgpu", Name: "NVIDIA H200", Type: gpu.DiscreteGPU, Backend: "Vulkan", Limits: l}, true
+		return gpu.Adapter{Driver: "wgpu", Name: "NVIDIA H200", Type: gpu.DiscreteGPU, Vendor: "0x10de", Backend: "Vulkan", Limits: l}, true
 	case "lavapipe": // wgemm info on Mesa 25.0.7
 		l.MaxBufferSize = 1<<31 - 1
 		l.MaxStorageBuffersPerShaderStage = 1_000_000
