@@ -81,7 +81,6 @@ var (
 	blockNeighbours = []wgsl.Params{
 		{"BM": 128, "BN": 64, "BK": 16, "TM": 8, "TN": 4},
 		{"BM": 64, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
-		{"BM": 64, "BN": 64, "BK": 16, "TM": 4, "TN": 4},
 		{"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
 		{"BM": 128, "BN": 128, "BK": 8, "TM": 16, "TN": 8, "UNROLL_ROWS": 0},
 		{"BM": 32, "BN": 64, "BK": 16, "TM": 4, "TN": 4},

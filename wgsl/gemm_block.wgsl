@@ -591,10 +591,12 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
         }
         for (var i = 0u; i < TM / 2u; i += 1u) { // unroll if ROWS
           for (var j = 0u; j < TN; j += 1u) { // unroll if UNROLL
-            acc[(2u * i + 1u) * TN - 1u - j] = multiply_add(x[i / 2u][i % 2u * 2u], y[(TN - 1u - j) / 4u][(TN - 1u - j) % 4u], acc[(2u * i + 1u) * TN - 1u - j]);
+            acc[(2u * i + 1u) * TN - 1u - j] = fma(x[i / 2u][i % 2u * 2u], y[(TN - 1u - j) / 4u][(TN - 1u - j) % 4u], acc[(2u * i + 1u) * TN - 1u - j]);
+            // with IN_I8: acc[(2u * i + 1u) * TN - 1u - j] += x[i / 2u][i % 2u * 2u] * y[(TN - 1u - j) / 4u][(TN - 1u - j) % 4u];
           }
           for (var j = 0u; j < TN; j += 1u) { // unroll if UNROLL
-            acc[(2u * i + 1u) * TN + j] = multiply_add(x[i / 2u][i % 2u * 2u + 1u], y[j / 4u][j % 4u], acc[(2u * i + 1u) * TN + j]);
+            acc[(2u * i + 1u) * TN + j] = fma(x[i / 2u][i % 2u * 2u + 1u], y[j / 4u][j % 4u], acc[(2u * i + 1u) * TN + j]);
+            // with IN_I8: acc[(2u * i + 1u) * TN + j] += x[i / 2u][i % 2u * 2u + 1u] * y[j / 4u][j % 4u];
           }
         }
       }
