@@ -66,13 +66,12 @@ var variants = []variant{
 	{"block in parts", "gemm_block", "BM=32,BN=16,BK=8,TM=4,TN=4,LANES_K=2,UNROLL=false;splits=3;pack", [3]int{32, 16, 8}, true},
 	{"block with edges", "gemm_block", "BM=32,BN=16,BK=4,TM=4,TN=4,UNROLL=false;pack;edges", [3]int{32, 16, 4}, false},
 	{"skinny", "gemm_skinny", "BM=4,LANES_N=4,LANES_K=2,UNROLL=false;transposed", [3]int{16, 4, 8}, true},
-	{"skinny by rows", "gemm_skinny", "BM=2,LANES_N=4,LANES_K=2,UNROLL=false", [3]int{8, 16, 8}, false},
-	{"skinny in parts", "gemm_skinny", "BM=2,LANES_N=2,LANES_K=4;splits=2", [3]int{2, 8, 16}, false},
+	{"skinny in parts", "gemm_skinny", "BM=2,LANES_N=4,LANES_K=2;splits=2", [3]int{2, 16, 8}, false},
 	{"direct", "gemm_direct", "TM=4,TN=4,LANES_N=2,UNROLL=false", [3]int{4, 8, 4}, true},
 	{"direct in parts", "gemm_direct", "TM=4,TN=4,LANES_N=2;splits=4;pack", [3]int{4, 8, 4}, false},
 	{"native f16", "gemm_tiled", "BM=8,BN=8,BK=8,TM=2,TN=4,NATIVE_F16=true", [3]int{8, 8, 8}, true},
 	{"native f16 naive", "gemm_naive", "NATIVE_F16=true", [3]int{16, 16, 8}, false},
-	{"faultless", "broken/gemm_tiled", "BM=8,BN=4,BK=4", [3]int{8, 4, 4}, true},
+	{"faultless", "broken/gemm_tiled", "BM=8,BN=4,BK=4", [3]int{8, 4, 4}, false},
 	{"compensated", "gemm_compensated", "", [3]int{32, 32, 32}, false},
 }
 
@@ -84,7 +83,7 @@ var variants = []variant{
 func eachVariant(t *testing.T, e *gemm.Engine, test func(t *testing.T, v variant, opts []gemm.Option)) {
 	one := gemm.NewMatrix[float16.Float16](1, 1, nil)
 	for _, v := range variants {
-		slow := v.kernel == "" || v.kernel == "gemm_naive" || v.name == "faultless"
+		slow := v.kernel == "" || v.kernel == "gemm_naive"
 		if (testing.Short() || goruntime.GOARCH == "wasm") && !v.few || testing.Short() && slow {
 			continue
 		}

@@ -36,10 +36,12 @@ type implementation struct {
 	ci      string                   // and without what they do in CI, where CI is set
 	prepare func(root string) error  // checks and builds what it takes
 	exec    func(root string) string // value of go test's -exec
-	// Flags and packages for go test. Results of kept are taken from go's cache
-	// where nothing changed; for the others that cannot be known: they build and
+	// Flags and packages for go test. Results of kept and narrow are taken from go's
+	// cache where nothing changed; for always that cannot be known: they build and
 	// run programs, or leave no record of what they read. With -exec go keeps none.
-	kept, always []string
+	// What is narrow compiles very many kernels, for which lavapipe, with vectors of
+	// 128 bits in place of 256, takes half as long.
+	kept, narrow, always []string
 }
 
 var implementations = []implementation{
@@ -47,7 +49,8 @@ var implementations = []implementation{
 		name:    "wgpu-native",
 		require: "wgpu,chromium",
 		ci:      "git",
-		kept:    []string{"./cmd/...", "./internal/...", "./runtime/...", "./tests/products", "./tests/report/...", "./wasm/...", "./wgsl/..."},
+		kept:    []string{"./cmd/...", "./internal/...", "./runtime/...", "./tests/report/...", "./wasm/...", "./wgsl/..."},
+		narrow:  []string{"./tests/products"},
 		always:  []string{"./gemm", "./tests"},
 	},
 	{
@@ -65,7 +68,7 @@ var implementations = []implementation{
 			return "node --stack-size=8192 " + filepath.Join(root, "tests/dawn/run.mjs")
 		},
 		// What has a device in it; all else is the same Go on all.
-		always: []string{"./runtime/...", "./internal/chapter", "./internal/tuning", "./tests/products"},
+		narrow: []string{"./runtime/...", "./internal/chapter", "./internal/tuning", "./tests/products"},
 	},
 	{
 		// SwiftShader is slow, hence -short; a page has no files, hence only
@@ -158,14 +161,18 @@ func (i implementation) run(root string, flags []string, out io.Writer) result {
 			return r
 		}
 	}
-	groups := [][]string{append([]string{"-count=1"}, i.always...)}
-	if len(i.kept) > 0 {
-		groups = append(groups, i.kept)
+	groups := []struct{ packages, flags, env []string }{
+		{i.always, []string{"-count=1"}, nil},
+		{i.kept, nil, nil},
+		{i.narrow, nil, []string{"LP_NATIVE_VECTOR_WIDTH=128"}},
 	}
 	parts := make([]result, len(groups))
 	var wg sync.WaitGroup
-	for n, group := range groups {
-		wg.Go(func() { parts[n].err = i.test(root, append(slices.Clone(flags), group...), &parts[n], out) })
+	for n, g := range groups {
+		if len(g.packages) > 0 {
+			args := slices.Concat(flags, g.flags, g.packages)
+			wg.Go(func() { parts[n].err = i.test(root, g.env, args, &parts[n], out) })
+		}
 	}
 	wg.Wait()
 	for _, p := range parts {
@@ -188,7 +195,7 @@ func (r *result) add(p result) {
 }
 
 // test runs go test and adds what it did to r.
-func (i implementation) test(root string, args []string, r *result, out io.Writer) error {
+func (i implementation) test(root string, env, args []string, r *result, out io.Writer) error {
 	if i.js {
 		args = append([]string{"-exec", i.exec(root)}, args...)
 	}
@@ -198,7 +205,7 @@ func (i implementation) test(root string, args []string, r *result, out io.Write
 	if os.Getenv("CI") != "" {
 		require += "," + i.ci
 	}
-	env := []string{"WGEMM_REQUIRE=" + require, "WGEMM_TEST_DEVICE=" + device()}
+	env = append(env, "WGEMM_REQUIRE="+require, "WGEMM_TEST_DEVICE="+device())
 	if i.js {
 		env = append(env, "GOOS=js", "GOARCH=wasm")
 	}
