@@ -503,8 +503,9 @@ func choices(p problem, a gpu.Adapter) []Choice {
 var (
 	long     = wgsl.Params{"BM": 64, "BN": 64, "BK": 64, "TM": 4, "TN": 4} // of a C of few tiles and a large K
 	unrolled = wgsl.Params{"UNROLL": 1}
-	direct   = wgsl.Params{"TM": 4, "TN": 8}
-	wide     = wgsl.Params{"TM": 4, "TN": 8, "LANES_N": 64} // of a C of more columns than a grid has workgroups
+	direct   = wgsl.Params{"TM": 16, "TN": 8}
+	fewRows  = [...]wgsl.Params{1: {"TM": 4, "TN": 8}, 2: {"TM": 8, "TN": 8}} // by fours
+	wide     = wgsl.Params{"TM": 16, "TN": 8, "LANES_N": 64}                  // of a C of more columns than a grid has workgroups
 )
 
 // directChoices are the variants for software adapters: the last two take less
@@ -515,11 +516,14 @@ func directChoices(p problem) []Choice {
 		p = p.transposed()
 		c.Transposed = true
 	}
-	if p.N > 1<<20 {
+	switch {
+	case p.N > 1<<20:
 		c.Params = wide
+	case p.M <= 8: // a row that is not there takes as long as one that is
+		c.Params = fewRows[ceilDiv(p.M, 4)]
 	}
 	c.Splits = splits(p, 1, 0, 0, 64)
-	c.Pack = (!p.a.quads || !p.b.quads || p.In != F32) && min(p.M, p.N, p.K) >= 128
+	c.Pack = min(p.M, p.N, p.K) >= 256
 	plain := c
 	plain.Pack = false
 	whole := plain

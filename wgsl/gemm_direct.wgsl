@@ -7,15 +7,18 @@
 //
 //   each invocation: TM x TN elements of C, for one part of K
 //                    grid ceil(n / BN) x ceil(m / BM) x batch * splits
-//     for kk in steps of 4
-//       slice += A[rows, kk .. kk + 4] * B[kk .. kk + 4, columns]
+//     for kk in its part
+//       acc += A[rows, kk] * B[kk, columns]
 //     C[tile] = act(alpha acc + beta C[tile] + bias[tile])
 //
-// Masked: kk past k reads the last one again and counts as 0, by a choice, not a
-// product. Rows past m and columns past n read the last one again too, and are not
-// stored.
+// Masked: rows past m and columns past n read the last one again, and are not stored.
+//
+// What takes time is loading, which collects a value for each invocation by itself, so
+// that a large tile an invocation is the fastest, though its sums do not fit in
+// registers. No invocation returns early: behind a branch every load would ask which
+// of them are there (docs/performance.md).
 
-const TM: u32 = 8u; // tunable: rows of C per invocation
+const TM: u32 = 16u; // tunable: rows of C per invocation
 const TN: u32 = 8u; // tunable: columns of C per invocation
 const LANES_N: u32 = 8u; // tunable: invocations of a workgroup, beside each other in n
 const UNROLL: bool = true; // tunable: write out the loops over the elements of an invocation
@@ -345,9 +348,9 @@ fn encode_quad(v: vec4<f32>) -> QuadOut {
 const CUTS_K: bool = true; // shape.splits workgroups may share an element of C
 const BM: u32 = TM;
 const BN: u32 = LANES_N * TN;
-const BK: u32 = 4u;
+const BK: u32 = 1u;
+const TM4: u32 = TM / 4u;
 const TN4: u32 = TN / 4u;
-const TM4: u32 = (TM + 3u) / 4u;
 const ACC: u32 = TM * TN4;
 const A_ACROSS: bool = A_QUADS && A_TRANS; // a vector of A lies along m
 const B_ACROSS: bool = B_QUADS && B_TRANS == false; // a vector of B lies along n
@@ -361,51 +364,40 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
   let col0 = tile.x * BN + lane * TN;
   let first = tile.z % shape.splits * shape.depth;
   let last = min(first + shape.depth, shape.k);
-  if (col0 >= shape.n) { return; }
 
   var acc: array<Num4, ACC>;
   for (var e = 0u; e < ACC; e += 1u) { // unroll if UNROLL
     acc[e] = Num4();
   }
-  // Element at which each row's or column's first vector starts.
+  // Where each row and column starts; of vectors the first four of each.
   var a_from: array<u32, TM>;
   for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
-    a_from[i] = index_a(min(row0 + i, shape.m - 1u), first);
-    if (A_ACROSS) { a_from[i] = index_a(min(row0 + i * 4u, (shape.m - 1u) & ~3u), first); }
+    a_from[i] = index_a(min(row0 + i, shape.m - 1u), 0u);
+    // with A_ACROSS: a_from[i] = index_a(min(row0 + i, (shape.m - 1u) & ~3u), 0u);
   }
   var b_from: array<u32, TN>;
   for (var j = 0u; j < TN; j += 1u) { // unroll if UNROLL
-    b_from[j] = index_b(first, min(col0 + j, shape.n - 1u));
-    if (B_ACROSS) { b_from[j] = index_b(first, min(col0 + j * 4u, (shape.n - 1u) & ~3u)); }
+    b_from[j] = index_b(0u, min(col0 + j, shape.n - 1u));
+    // with B_ACROSS: b_from[j] = index_b(0u, min(col0 + j, (shape.n - 1u) & ~3u));
   }
-  for (var kk = first; kk < last; kk += 4u) {
-    let a_at = (kk - first) * shape.a_col;
-    let b_at = (kk - first) * shape.b_row;
-    var x: array<Num4, TM>; // rows along k or, TM / 4 for each of the 4 kk, across it
-    var y: array<Num4, TN>; // columns along k or, TN / 4 for each of the 4 kk, across it
+  let depth = max(last, first) - first;
+  for (var d = 0u; d < depth; d += 1u) { // from 0, which is a fifth faster than from first
+    let kk = first + d;
+    let a_at = kk * shape.a_col;
+    let b_at = kk * shape.b_row;
+    var x: array<Num4, TM4>;
+    var y: array<Num4, TN4>;
+    for (var i = 0u; i < TM4; i += 1u) { // unroll if UNROLL
+      x[i] = Num4(element_a(a_from[i * 4u] + a_at), element_a(a_from[i * 4u + 1u] + a_at), element_a(a_from[i * 4u + 2u] + a_at), element_a(a_from[i * 4u + 3u] + a_at));
+      // with A_ACROSS: x[i] = vector_a(a_from[i * 4u] + a_at);
+    }
+    for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
+      y[j] = Num4(element_b(b_from[j * 4u] + b_at), element_b(b_from[j * 4u + 1u] + b_at), element_b(b_from[j * 4u + 2u] + b_at), element_b(b_from[j * 4u + 3u] + b_at));
+      // with B_ACROSS: y[j] = vector_b(b_from[j * 4u] + b_at);
+    }
     for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
-      if (A_ACROSS) {
-        x[i] = masked_vector_a(a_from[i % TM4] + a_at + i / TM4 * shape.a_col, kk + i / TM4, last);
-      } else {
-        x[i] = masked_vector_a(a_from[i] + a_at, kk, last);
-      }
-    }
-    for (var j = 0u; j < TN; j += 1u) { // unroll if UNROLL
-      if (B_ACROSS) {
-        y[j] = masked_vector_b(b_from[j % TN4] + b_at + j / TN4 * shape.b_row, kk + j / TN4, last);
-      } else {
-        y[j] = masked_vector_b(b_from[j] + b_at, kk, last);
-      }
-    }
-    for (var c = 0u; c < 4u; c += 1u) { // unroll if UNROLL
-      for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
-        var a_ik = x[i][c];
-        if (A_ACROSS) { a_ik = x[c * TM4 + i / 4u][i % 4u]; }
-        for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
-          var b_kj = y[c * TN4 + j];
-          if (!B_ACROSS) { b_kj = Num4(y[j * 4u][c], y[j * 4u + 1u][c], y[j * 4u + 2u][c], y[j * 4u + 3u][c]); }
-          acc[i * TN4 + j] = multiply_add_quad(a_ik, b_kj, acc[i * TN4 + j]);
-        }
+      for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
+        acc[i * TN4 + j] = multiply_add_quad(x[i / 4u][i % 4u], y[j], acc[i * TN4 + j]);
       }
     }
   }
