@@ -150,11 +150,13 @@ func planAs(p problem, c Choice, a gpu.Adapter) (Plan, error) {
 	if plan.Splits == 1 {
 		return plan, plan.addScratch(q, a)
 	}
-	bk, ok := plan.Variant.Const("BK")
-	if _, cuts := plan.Variant.Const("CUTS_K"); !ok || !cuts {
+	if _, cuts := plan.Variant.Const("CUTS_K"); !cuts {
 		return Plan{}, &wgsl.ParamError{Kernel: c.Kernel, Reason: fmt.Sprintf("does not cut K, want a kernel that does for %d parts", c.Splits)}
 	}
-	plan.depth = ceilDiv(ceilDiv(q.K, c.Splits), int(bk)) * int(bk)
+	plan.depth = ceilDiv(q.K, c.Splits)
+	if bk, ok := plan.Variant.Const("BK"); ok { // in whole slices
+		plan.depth = ceilDiv(plan.depth, int(bk)) * int(bk)
+	}
 	plan.Splits = ceilDiv(q.K, plan.depth)
 	if plan.Splits > int(a.Limits.MaxComputeWorkgroupsPerDimension) {
 		return Plan{}, &LimitError{

@@ -348,7 +348,6 @@ fn encode_quad(v: vec4<f32>) -> QuadOut {
 const CUTS_K: bool = true; // shape.splits workgroups may share an element of C
 const BM: u32 = TM;
 const BN: u32 = LANES_N * TN;
-const BK: u32 = 1u;
 const TM4: u32 = TM / 4u;
 const TN4: u32 = TN / 4u;
 const ACC: u32 = TM * TN4;
