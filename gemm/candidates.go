@@ -87,10 +87,11 @@ var (
 		{"BM": 32, "BN": 32, "BK": 32, "TM": 4, "TN": 4},
 	}
 	directNeighbours = []wgsl.Params{
-		direct, wide, fewRows[1], fewRows[2],
+		direct, fewRows[1], fewRows[2],
 		{"TM": 16, "TN": 16},
 		{"TM": 8, "TN": 16},
 		{"TM": 16, "TN": 8, "LANES_N": 16},
+		{"TM": 16, "TN": 8, "LANES_N": 64},
 	}
 	skinnyLanes = []wgsl.Params{
 		{"LANES_N": 8, "LANES_K": 32},

@@ -507,7 +507,7 @@ var (
 	unrolled = wgsl.Params{"UNROLL": 1}
 	direct   = wgsl.Params{"TM": 16, "TN": 8}
 	fewRows  = [...]wgsl.Params{1: {"TM": 4, "TN": 8}, 2: {"TM": 8, "TN": 8}} // by fours
-	wide     = wgsl.Params{"TM": 16, "TN": 8, "LANES_N": 64}                  // of a C of more columns than a grid has workgroups
+	wide     = wgsl.Params{"LANES_N": 64}
 )
 
 // directChoices are the variants for software adapters: the last two take less
@@ -518,11 +518,11 @@ func directChoices(p problem) []Choice {
 		p = p.transposed()
 		c.Transposed = true
 	}
-	switch {
-	case p.N > 1<<20:
-		c.Params = wide
-	case p.M <= 8: // a row that is not there takes as long as one that is
+	if p.M <= 8 { // a row that is not there takes as long as one that is
 		c.Params = fewRows[ceilDiv(p.M, 4)]
+	}
+	if p.N > 1<<20 { // more columns than a grid has of these tiles
+		c.Params = c.Params.With(wide)
 	}
 	c.Splits = splits(p, 1, 0, 0, 64)
 	c.Pack = min(p.M, p.N, p.K) >= 256

@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -118,12 +119,14 @@ func report(args []string, out io.Writer) error {
 		}
 		args = args[1:]
 	}
-	// At the same time: each waits a good part of it, for a device or a page.
+	// Some at the same time: each waits a part of it, for a device or a page; more than
+	// the processors can take would take turns in their caches, which doubles the time.
+	slots := make(chan struct{}, max(2, runtime.NumCPU()/2))
 	results := make([]result, len(chosen))
 	var wg sync.WaitGroup
 	lines := &lineWriter{w: out}
 	for n, i := range chosen {
-		wg.Go(func() { results[n] = i.run(root, args, prefixed{lines, i.name}) })
+		wg.Go(func() { results[n] = i.run(root, args, slots, prefixed{lines, i.name}) })
 	}
 	wg.Wait()
 	return table(results, out)
@@ -153,8 +156,8 @@ func (p prefixed) Write(text []byte) (int, error) {
 }
 
 // run runs the tests of one implementation and prints the lines of packages
-// and the output of failed ones.
-func (i implementation) run(root string, flags []string, out io.Writer) result {
+// and the output of failed ones, as slots allow.
+func (i implementation) run(root string, flags []string, slots chan struct{}, out io.Writer) result {
 	r := result{name: i.name}
 	if i.prepare != nil {
 		if r.err = i.prepare(root); r.err != nil {
@@ -171,7 +174,11 @@ func (i implementation) run(root string, flags []string, out io.Writer) result {
 	for n, g := range groups {
 		if len(g.packages) > 0 {
 			args := slices.Concat(flags, g.flags, g.packages)
-			wg.Go(func() { parts[n].err = i.test(root, g.env, args, &parts[n], out) })
+			slots <- struct{}{}
+			wg.Go(func() {
+				parts[n].err = i.test(root, g.env, args, &parts[n], out)
+				<-slots
+			})
 		}
 	}
 	wg.Wait()
@@ -210,7 +217,8 @@ func (i implementation) test(root string, env, args []string, r *result, out io.
 		env = append(env, "GOOS=js", "GOARCH=wasm")
 	}
 	// make check vets, once for all packages: here it would take as long as to build.
-	cmd := command(root, env, "go", append([]string{"test", "-json", "-vet=off"}, args...)...)
+	at := fmt.Sprintf("-p=%d", max(1, runtime.NumCPU()/2))
+	cmd := command(root, env, "go", append([]string{"test", "-json", "-vet=off", at}, args...)...)
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
