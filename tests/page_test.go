@@ -519,7 +519,7 @@ func (v visitor) testBenchmark() {
 func (v visitor) testTune(address string) {
 	v.fill("#benchmark-form", `largest: 128`)
 	v.wantText("#tune-largest", "128")
-	v.fill("#tune-form", `seconds: 20`) // for a busy machine
+	v.fill("#tune-form", `seconds: 30`) // of which a busy machine needs most
 	v.click("#tune-form [type=submit]")
 	v.until(`$("#tune-progress").value > 0 && $("#tune-status").innerText.includes(" of ")`)
 	v.until(`$("#tune-status").innerText.startsWith("Measured") || !$("#error-tune").hidden`)
