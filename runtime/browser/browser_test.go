@@ -235,6 +235,29 @@ func TestShaderErrors(t *testing.T) {
 	}
 }
 
+// A read that was canceled while its buffer waited to be mapped is not a fault of
+// the next call.
+func TestCanceledRead(t *testing.T) {
+	dev := runtimetest.Open(t, New()).(*Device)
+	fill := fillDispatch(t, dev, 16)
+	for range 5 {
+		// The first read leaves its buffer for the next, which then waits for nothing else.
+		if err := errors.Join(fill.Buffers[1].Read(t.Context(), 0, make([]byte, 4)), dev.Submit(t.Context(), fill)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go cancel() // runs once Read waits
+		if err := fill.Buffers[1].Read(ctx, 0, make([]byte, 4)); !errors.Is(err, context.Canceled) {
+			t.Fatalf("Read: %v, want context.Canceled", err)
+		}
+		for range 2 {
+			if err := errors.Join(dev.Submit(t.Context(), fill), dev.Wait(t.Context())); err != nil {
+				t.Fatalf("after a canceled read: %v", err)
+			}
+		}
+	}
+}
+
 func TestDeviceLost(t *testing.T) {
 	dev := runtimetest.Open(t, New()).(*Device)
 	good := fillDispatch(t, dev, 16)

@@ -127,7 +127,12 @@ func (b *Buffer) Read(ctx context.Context, offset int, dst []byte) error {
 		})
 	}
 	if err != nil {
-		r.buffer.Call("destroy")
+		go func() { // a call that was canceled left it to be mapped: destroyed before, that would be a fault
+			if !mapped.IsUndefined() {
+				<-settle(mapped)
+			}
+			r.buffer.Call("destroy")
+		}()
 		return fmt.Errorf("read of buffer %s: %w", b.label, err)
 	}
 	r.buffer.Call("unmap")
