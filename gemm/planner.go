@@ -379,7 +379,9 @@ var rowsLeft = func() []tile {
 // leavesRows reports whether the graphics driver writes out the loop over rows better
 // than Specialize does, as NVIDIA's for Vulkan. Where it is not known, as in a browser,
 // the loop might stay one, which takes 40 times as long.
-func leavesRows(a gpu.Adapter) bool { return a.Backend == "Vulkan" && a.Vendor == "0x10de" }
+func leavesRows(a gpu.Adapter) bool { return a.Backend == "Vulkan" && a.Vendor == nvidia }
+
+const nvidia = "0x10de" // as PCI calls it
 
 // tilesFor are the tiles for a GPU.
 func tilesFor(a gpu.Adapter) []tile {

@@ -119,9 +119,10 @@ func report(args []string, out io.Writer) error {
 		}
 		args = args[1:]
 	}
-	// Some at the same time: each waits a part of it, for a device or a page; more than
-	// the processors can take would take turns in their caches, which doubles the time.
-	slots := make(chan struct{}, max(2, runtime.NumCPU()/2))
+	// Two at a time, each of half as many packages as there are processors: one waits for
+	// a page or a device while the other computes. More would push each other out of the
+	// caches, which doubles what they compute.
+	slots := make(chan struct{}, 2)
 	results := make([]result, len(chosen))
 	var wg sync.WaitGroup
 	lines := &lineWriter{w: out}
@@ -216,9 +217,9 @@ func (i implementation) test(root string, env, args []string, r *result, out io.
 	if i.js {
 		env = append(env, "GOOS=js", "GOARCH=wasm")
 	}
+	packages := fmt.Sprintf("-p=%d", max(1, runtime.NumCPU()/2))
 	// make check vets, once for all packages: here it would take as long as to build.
-	at := fmt.Sprintf("-p=%d", max(1, runtime.NumCPU()/2))
-	cmd := command(root, env, "go", append([]string{"test", "-json", "-vet=off", at}, args...)...)
+	cmd := command(root, env, "go", append([]string{"test", "-json", "-vet=off", packages}, args...)...)
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
