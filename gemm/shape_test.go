@@ -179,7 +179,7 @@ func TestChoicesArePlanned(t *testing.T) {
 		l.MaxComputeWorkgroupStorageSize, l.MaxStorageBufferBindingSize, l.MaxBufferSize = 48<<10, 1<<31, 1<<31
 	})
 	packed, split := 0, 0
-	for _, size := range [][3]int{{4096, 4096, 4096}, {4097, 4097, 4097}, {1025, 1025, 4096}, {1026, 1027, 2320}, {64, 64, 1 << 16}, {8192, 8192, 8192}} {
+	for _, size := range [][3]int{{4096, 4096, 4096}, {1025, 1025, 4096}, {1026, 1027, 2320}, {64, 64, 1 << 16}} {
 		for _, types := range [][2]DType{{F32, F32}, {F16, F16}, {BF16, F32}, {I8, I32}} {
 			for _, bias := range []bool{false, types[0] != I8} {
 				s := Shape{M: size[0], N: size[1], K: size[2], In: types[0], Out: types[1], Bias: bias}

@@ -145,7 +145,7 @@ func specialize(kernel, src string, p Params) (*Variant, error) {
 	for n, line := range lines {
 		numbered[n] = sourceLine{line, n + 1}
 	}
-	unrolled, err := unroll(numbered, v.consts, maxLines)
+	unrolled, err := unroll(numbered, v.consts, maxLines, false)
 	if err != nil {
 		return nil, &ParamError{Kernel: kernel, Reason: err.Error()}
 	}
@@ -288,7 +288,8 @@ type sourceLine struct {
 
 // unroll writes out the marked loops whose switch is on, inner ones too. Each
 // turn becomes a block of its own, in which the loop's variable is a literal.
-func unroll(lines []sourceLine, consts map[string]uint32, max int) ([]sourceLine, error) {
+// Lines of a turn have their indices folded.
+func unroll(lines []sourceLine, consts map[string]uint32, max int, turn bool) ([]sourceLine, error) {
 	var out []sourceLine
 	for n := 0; n < len(lines); n++ {
 		m := match(lines[n].text, loop)
@@ -296,7 +297,11 @@ func unroll(lines []sourceLine, consts map[string]uint32, max int) ([]sourceLine
 			if strings.Contains(lines[n].text, "// unroll") {
 				return nil, fmt.Errorf("line %d: only a loop that counts up by 1u can be written out", lines[n].line)
 			}
-			out = append(out, lines[n])
+			l := lines[n]
+			if turn {
+				l.text = foldIndices(l.text, consts)
+			}
+			out = append(out, l)
 			continue
 		}
 		indent, variable, from, bound := m[0], m[1], m[2], m[4]
@@ -324,15 +329,12 @@ func unroll(lines []sourceLine, consts map[string]uint32, max int) ([]sourceLine
 			continue
 		}
 		body := lines[n+1 : n+length]
-		for turn := first; turn < last; turn++ {
+		for value := first; value < last; value++ {
 			copied := make([]sourceLine, len(body))
 			for i, l := range body {
-				copied[i] = sourceLine{substitute(l.text, variable, literal("u32", turn)), l.line}
+				copied[i] = sourceLine{substitute(l.text, variable, literal("u32", value)), l.line}
 			}
-			inner, err := unroll(copied, consts, max-len(out))
-			for i := range inner {
-				inner[i].text = foldIndices(inner[i].text, consts)
-			}
+			inner, err := unroll(copied, consts, max-len(out), true)
 			if err != nil {
 				return nil, err
 			}
@@ -374,6 +376,9 @@ func foldIndices(line string, consts map[string]uint32) string {
 
 // substitute puts value in place of the identifier name, comments aside.
 func substitute(line, name, value string) string {
+	if !strings.Contains(line, name) {
+		return line
+	}
 	var out strings.Builder
 	for _, t := range scan(line) {
 		if t.kind == ident && t.text == name {

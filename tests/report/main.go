@@ -122,7 +122,7 @@ func report(args []string, out io.Writer) error {
 	// Two at a time, each of half as many packages as there are processors: one waits for
 	// a page or a device while the other computes. More would push each other out of the
 	// caches, which doubles what they compute.
-	slots := make(chan struct{}, 2)
+	slots := make(chan struct{}, 3)
 	results := make([]result, len(chosen))
 	var wg sync.WaitGroup
 	lines := &lineWriter{w: out}
