@@ -336,3 +336,31 @@ func TestNoPartsOfTallC(t *testing.T) {
 		}
 	}
 }
+
+// A loop that a compiler leaves a loop takes 40 times as long: only drivers that are
+// known to write it out are left to do so.
+func TestRowsAreLeftToDriversThatAreKnown(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		vendor, backend, version string
+		want                     bool
+	}{
+		{"0x10de", "Vulkan", "580.159.04", true},
+		{"0x10de", "DX12", "", false},
+		{"0x1002", "Vulkan", "radv", false},
+		{"nvidia", "WebGPU", "NVIDIA: 580.159.04 580.159.4.0", true},
+		{"nvidia", "WebGPU", "D3D12 driver version 32.0.15.6094", false},
+		{"nvidia", "WebGPU", "", false},
+	} {
+		a := adapterOf(gpu.DiscreteGPU, nil)
+		a.Vendor, a.Backend, a.Version = test.vendor, test.backend, test.version
+		p, err := PlanFor(square(4096), a, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		written, ok := p.Variant.Const("UNROLL_ROWS")
+		if !ok || (written == 0) != test.want {
+			t.Errorf("%+v: planned as %s", test, p.Choice)
+		}
+	}
+}

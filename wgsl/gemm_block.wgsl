@@ -398,12 +398,18 @@ const B_WIDTH: u32 = BN4 + u32(B_ACROSS == false);
 const WORDS: bool = A_QUADS && B_QUADS && (HALF_IN || IN_I8);
 const A_WIDTHS: u32 = A_WIDTH * LANES_K;
 const B_WIDTHS: u32 = B_WIDTH * LANES_K;
+// Adding up LANES_K sums: each of these invocations adds and stores a LANES_K-th of the
+// rows, for which the others leave theirs in b_tile, as many rows at once as fit.
+const ADDERS: u32 = LANES_K * u32(LANES_K > 1u);
+const ADDED: u32 = TM / LANES_K;
+const LEFT: u32 = (LANES_K - 1u) * TN4 * LANES; // vectors that the others leave for a row
+const AT_ONCE: u32 = 1u + u32(ADDED % 2u == 0u && LEFT * 2u <= BK * B_WIDTH) + 2u * u32(ADDED % 4u == 0u && LEFT * 4u <= BK * B_WIDTH);
 
 const_assert BM > 0u && BN > 0u && BK > 0u && TM > 0u && TN > 0u && LANES_M > 0u && LANES_N > 0u && NEAR_M > 0u && NEAR_N > 0u && LANES_K > 0u;
 const_assert TM % 4u == 0u && TN % 4u == 0u && BK % (LANES_K * 4u) == 0u;
 const_assert BM % (LANES_M * TM) == 0u && BN % (LANES_N * TN) == 0u && LANES_M % NEAR_M == 0u && LANES_N % NEAR_N == 0u;
 const_assert ACC <= 128u && FETCHES <= 4u;
-const_assert LANES_K == 1u || BM <= BK * TM; // b_tile holds a row of every invocation's sums
+const_assert TM % LANES_K == 0u && LEFT <= BK * B_WIDTH;
 
 // [kk][row / 4], with the parts of a slice for LANES_K beside each other.
 var<workgroup> a_tile: array<array<Num4, A_WIDTHS>, DEPTH>;
@@ -474,6 +480,18 @@ fn start_b(col0: u32, at: vec2<u32>, c: u32) -> u32 {
 fn kk_a(e: u32, c: u32) -> u32 { return place_a(e).y * 4u + select(0u, c, A_ACROSS); }
 
 fn kk_b(e: u32, c: u32) -> u32 { return place_b(e).y * 4u + select(0u, c, B_ACROSS); }
+
+// store_c_scalars, without asking for each column where the whole tile is inside of C.
+fn store_scalars(row: u32, col: u32, acc: Num4, inside: bool) {
+  if (inside) {
+    store_c(row, col, acc.x);
+    store_c(row, col + 1u, acc.y);
+    store_c(row, col + 2u, acc.z);
+    store_c(row, col + 3u, acc.w);
+  } else {
+    store_c_scalars(row, col, acc);
+  }
+}
 
 @compute @workgroup_size(WG_SIZE, 1, 1)
 fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -604,37 +622,44 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
     workgroupBarrier(); // the slice is no longer needed
   }
 
-  for (var l = 1u; l < LANES_K; l += 1u) {
-    for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
-      for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
-        let e = j * LANES + lane_mn;
-        if (lane_k == l) {
-          b_tile[e / B_WIDTHS][e % B_WIDTHS] = Num4(acc[i * TN + j * 4u], acc[i * TN + j * 4u + 1u], acc[i * TN + j * 4u + 2u], acc[i * TN + j * 4u + 3u]);
+  for (var l = 0u; l < ADDERS; l += 1u) { // unroll if UNROLL
+    for (var r = 0u; r < ADDED / AT_ONCE; r += 1u) { // unroll if UNROLL
+      if (lane_k != l) {
+        for (var i = 0u; i < AT_ONCE; i += 1u) { // unroll if UNROLL
+          for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
+            let e = ((lane_k - u32(lane_k > l)) * AT_ONCE * TN4 + i * TN4 + j) * LANES + lane_mn;
+            b_tile[e / B_WIDTHS][e % B_WIDTHS] = Num4(acc[(l * ADDED + r * AT_ONCE + i) * TN + j * 4u], acc[(l * ADDED + r * AT_ONCE + i) * TN + j * 4u + 1u], acc[(l * ADDED + r * AT_ONCE + i) * TN + j * 4u + 2u], acc[(l * ADDED + r * AT_ONCE + i) * TN + j * 4u + 3u]);
+          }
         }
       }
-      workgroupBarrier(); // a row of the sums of l is there
-      if (lane_k == 0u) {
-        for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
-          let e = j * LANES + lane_mn;
-          let sums = b_tile[e / B_WIDTHS][e % B_WIDTHS];
-          acc[i * TN + j * 4u] += sums.x;
-          acc[i * TN + j * 4u + 1u] += sums.y;
-          acc[i * TN + j * 4u + 2u] += sums.z;
-          acc[i * TN + j * 4u + 3u] += sums.w;
+      workgroupBarrier(); // the others' sums are there
+      if (lane_k == l) {
+        for (var s = 0u; s < LANES_K - 1u; s += 1u) { // unroll if UNROLL
+          for (var i = 0u; i < AT_ONCE; i += 1u) { // unroll if UNROLL
+            for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
+              let e = (s * AT_ONCE * TN4 + i * TN4 + j) * LANES + lane_mn;
+              let sums = b_tile[e / B_WIDTHS][e % B_WIDTHS];
+              acc[(l * ADDED + r * AT_ONCE + i) * TN + j * 4u] += sums.x;
+              acc[(l * ADDED + r * AT_ONCE + i) * TN + j * 4u + 1u] += sums.y;
+              acc[(l * ADDED + r * AT_ONCE + i) * TN + j * 4u + 2u] += sums.z;
+              acc[(l * ADDED + r * AT_ONCE + i) * TN + j * 4u + 3u] += sums.w;
+            }
+          }
         }
       }
       workgroupBarrier(); // and no longer needed
     }
   }
-  if (lane_k > 0u) { return; }
 
   batch = tile.z; // each part of K has a C of its own
+  let inside = row0 + BM <= shape.m && col0 + BN <= shape.n;
   for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
     for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
       let row = row0 + (row_vector + i / 4u * LANES_M) * 4u + i % 4u;
       let col = col0 + (col_vector + j * LANES_N) * 4u;
       let sums = Num4(acc[i * TN + j * 4u], acc[i * TN + j * 4u + 1u], acc[i * TN + j * 4u + 2u], acc[i * TN + j * 4u + 3u]);
-      if (row < shape.m && col < shape.n) { store_c_vector(row, col, sums); }
+      if (lane_k == i / ADDED && row < shape.m && col < shape.n) { store_c_vector(row, col, sums); }
+      // with C_SCALARS: if (lane_k == i / ADDED && (inside || (row < shape.m && col < shape.n))) { store_scalars(row, col, sums, inside); }
     }
   }
 }

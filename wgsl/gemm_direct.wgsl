@@ -7,8 +7,9 @@
 //
 //   each invocation: TM x TN elements of C, for one part of K
 //                    grid ceil(n / BN) x ceil(m / BM) x batch * splits
-//     for kk in its part
-//       acc += A[rows, kk] * B[kk, columns]
+//     for k0 in steps of BK in its part
+//       for kk from k0 to k0 + BK
+//         acc += A[rows, kk] * B[kk, columns]
 //     C[tile] = act(alpha acc + beta C[tile] + bias[tile])
 //
 // Masked: rows past m and columns past n read the last one again, and are not stored.
@@ -16,7 +17,8 @@
 // What takes time is loading, which collects a value for each invocation by itself, so
 // that a large tile an invocation is the fastest, though its sums do not fit in
 // registers. No invocation returns early: behind a branch every load would ask which
-// of them are there (docs/performance.md).
+// of them are there. One loop over all kk is a quarter slower than two in each other
+// (docs/performance.md).
 
 const TM: u32 = 16u; // tunable: rows of C per invocation
 const TN: u32 = 8u; // tunable: columns of C per invocation
@@ -348,6 +350,7 @@ fn encode_quad(v: vec4<f32>) -> QuadOut {
 const CUTS_K: bool = true; // shape.splits workgroups may share an element of C
 const BM: u32 = TM;
 const BN: u32 = LANES_N * TN;
+const BK: u32 = 32u;
 const TM4: u32 = TM / 4u;
 const TN4: u32 = TN / 4u;
 const ACC: u32 = TM * TN4;
@@ -380,23 +383,26 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
     // with B_ACROSS: b_from[j] = index_b(0u, min(col0 + j, (shape.n - 1u) & ~3u));
   }
   let depth = max(last, first) - first;
-  for (var d = 0u; d < depth; d += 1u) { // from 0, which is a fifth faster than from first
-    let kk = first + d;
-    let a_at = kk * shape.a_col;
-    let b_at = kk * shape.b_row;
-    var x: array<Num4, TM4>;
-    var y: array<Num4, TN4>;
-    for (var i = 0u; i < TM4; i += 1u) { // unroll if UNROLL
-      x[i] = Num4(element_a(a_from[i * 4u] + a_at), element_a(a_from[i * 4u + 1u] + a_at), element_a(a_from[i * 4u + 2u] + a_at), element_a(a_from[i * 4u + 3u] + a_at));
-      // with A_ACROSS: x[i] = vector_a(a_from[i * 4u] + a_at);
-    }
-    for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
-      y[j] = Num4(element_b(b_from[j * 4u] + b_at), element_b(b_from[j * 4u + 1u] + b_at), element_b(b_from[j * 4u + 2u] + b_at), element_b(b_from[j * 4u + 3u] + b_at));
-      // with B_ACROSS: y[j] = vector_b(b_from[j * 4u] + b_at);
-    }
-    for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
+  for (var k0 = 0u; k0 < depth; k0 += BK) { // from 0, which is faster than from first
+    let end = min(BK, depth - k0);
+    for (var k1 = 0u; k1 < end; k1 += 1u) {
+      let kk = first + k0 + k1;
+      let a_at = kk * shape.a_col;
+      let b_at = kk * shape.b_row;
+      var x: array<Num4, TM4>;
+      var y: array<Num4, TN4>;
+      for (var i = 0u; i < TM4; i += 1u) { // unroll if UNROLL
+        x[i] = Num4(element_a(a_from[i * 4u] + a_at), element_a(a_from[i * 4u + 1u] + a_at), element_a(a_from[i * 4u + 2u] + a_at), element_a(a_from[i * 4u + 3u] + a_at));
+        // with A_ACROSS: x[i] = vector_a(a_from[i * 4u] + a_at);
+      }
       for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
-        acc[i * TN4 + j] = multiply_add_quad(x[i / 4u][i % 4u], y[j], acc[i * TN4 + j]);
+        y[j] = Num4(element_b(b_from[j * 4u] + b_at), element_b(b_from[j * 4u + 1u] + b_at), element_b(b_from[j * 4u + 2u] + b_at), element_b(b_from[j * 4u + 3u] + b_at));
+        // with B_ACROSS: y[j] = vector_b(b_from[j * 4u] + b_at);
+      }
+      for (var i = 0u; i < TM; i += 1u) { // unroll if UNROLL
+        for (var j = 0u; j < TN4; j += 1u) { // unroll if UNROLL
+          acc[i * TN4 + j] = multiply_add_quad(x[i / 4u][i % 4u], y[j], acc[i * TN4 + j]);
+        }
       }
     }
   }

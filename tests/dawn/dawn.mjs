@@ -11,6 +11,7 @@ const { create, globals } = await import('webgpu').catch((err) => {
   process.exit(1);
 });
 Object.assign(globalThis, globals);
+pauseBetweenTurns();
 // Newer versions of Node have a navigator, whose properties are read-only.
 if (globalThis.navigator === undefined) Object.defineProperty(globalThis, 'navigator', { value: {} });
 // Dawn lives as long as this object is reachable: Node crashes when it is
@@ -20,3 +21,25 @@ Object.defineProperty(globalThis.navigator, 'gpu', {
 });
 // A pending promise of Dawn does not keep Node alive.
 setInterval(() => {}, 1 << 30);
+
+// Dawn asks whether a device is done at every turn of the event loop, through
+// setImmediate: a processor's whole time, and objects for V8 to collect, which stops
+// the program for 10 ms five times a second. Whoever goes on for longer than 2 ms, each
+// turn asking for the next, is answered after a millisecond.
+function pauseBetweenTurns() {
+  const immediate = globalThis.setImmediate;
+  let began = 0, inTurn = false; // of turns that ask for the next
+  globalThis.setImmediate = (f, ...args) => {
+    const now = performance.now();
+    if (!inTurn) began = now;
+    const turn = () => {
+      inTurn = true;
+      try {
+        f(...args);
+      } finally {
+        inTurn = false;
+      }
+    };
+    return now - began < 2 ? immediate(turn) : setTimeout(turn, 1);
+  };
+}
