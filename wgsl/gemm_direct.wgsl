@@ -7,8 +7,8 @@
 //
 //   each invocation: TM x TN elements of C, for one part of K
 //                    grid ceil(n / BN) x ceil(m / BM) x batch * splits
-//     for k0 in steps of BK in its part
-//       for kk from k0 to k0 + BK
+//     for k0 in steps of INNER in its part
+//       for kk from k0 to k0 + INNER
 //         acc += A[rows, kk] * B[kk, columns]
 //     C[tile] = act(alpha acc + beta C[tile] + bias[tile])
 //
@@ -350,7 +350,7 @@ fn encode_quad(v: vec4<f32>) -> QuadOut {
 const CUTS_K: bool = true; // shape.splits workgroups may share an element of C
 const BM: u32 = TM;
 const BN: u32 = LANES_N * TN;
-const BK: u32 = 32u;
+const INNER: u32 = 32u; // kk of the inner loop
 const TM4: u32 = TM / 4u;
 const TN4: u32 = TN / 4u;
 const ACC: u32 = TM * TN4;
@@ -383,8 +383,8 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
     // with B_ACROSS: b_from[j] = index_b(0u, min(col0 + j, (shape.n - 1u) & ~3u));
   }
   let depth = max(last, first) - first;
-  for (var k0 = 0u; k0 < depth; k0 += BK) { // from 0, which is faster than from first
-    let end = min(BK, depth - k0);
+  for (var k0 = 0u; k0 < depth; k0 += INNER) { // from 0, which is faster than from first
+    let end = min(INNER, depth - k0);
     for (var k1 = 0u; k1 < end; k1 += 1u) {
       let kk = first + k0 + k1;
       let a_at = kk * shape.a_col;
