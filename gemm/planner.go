@@ -347,24 +347,26 @@ const (
 
 // A tile is a variant of gemm_block.
 type tile struct {
-	m, n   int
-	rate   float64 // operations a second of all processors together, when all are busy
-	slice  float64 // seconds that a slice of K takes at least, when a processor has no other workgroup
-	ends   float64 // seconds before the first slice and after the last, where that was measured
-	params wgsl.Params
+	m, n     int
+	together int     // workgroups that a processor computes at the same time, at the rate
+	rate     float64 // operations a second of all processors together, when all are busy
+	slice    float64 // seconds that a slice of K takes at least, when a processor has no other workgroup
+	ends     float64 // seconds before the first slice and after the last, where that was measured
+	params   wgsl.Params
 }
 
 // tiles from the largest, which reads least, to the smallest, of which there are
 // most. Their rates were measured on an H200 (docs/performance.md), that of the
 // first with A and B as packing leaves them.
 var tiles = []tile{
-	{128, 128, 48.5e12, 0.86e-6, 0, wgsl.Params{"BM": 128, "BN": 128, "BK": 8, "TM": 16, "TN": 8}},
-	{128, 128, 43.8e12, 3.1e-6, 0, wgsl.Params{"BM": 128, "BN": 128, "BK": 32, "TM": 8, "TN": 8}}, // faster where a processor has one workgroup
-	{64, 128, 43.9e12, 1.6e-6, 4e-6, wgsl.Params{"BM": 64, "BN": 128, "BK": 32, "TM": 8, "TN": 8, "LANES_K": 2}},
-	{64, 64, 40e12, 0.6e-6, 1.6e-6, wgsl.Params{"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 4}},
-	{64, 64, 33.5e12, 0.6e-6, 1e-6, wgsl.Params{"BM": 64, "BN": 64, "BK": 16, "TM": 4, "TN": 4}}, // faster where K is small
-	{32, 64, 29.7e12, 0.7e-6, 1.3e-6, wgsl.Params{"BM": 32, "BN": 64, "BK": 32, "TM": 4, "TN": 4, "LANES_K": 2}},
-	{32, 32, 24e12, 0.55e-6, 1.3e-6, wgsl.Params{"BM": 32, "BN": 32, "BK": 32, "TM": 4, "TN": 4, "LANES_K": 2}},
+	{128, 128, 1, 48.5e12, 0.86e-6, 0, wgsl.Params{"BM": 128, "BN": 128, "BK": 8, "TM": 16, "TN": 8}},
+	{128, 128, 1, 43.8e12, 3.1e-6, 0, wgsl.Params{"BM": 128, "BN": 128, "BK": 32, "TM": 8, "TN": 8}}, // faster where a processor has one workgroup
+	{64, 128, 1, 43.9e12, 1.6e-6, 4e-6, wgsl.Params{"BM": 64, "BN": 128, "BK": 32, "TM": 8, "TN": 8, "LANES_K": 2}},
+	{64, 64, 2, 45.8e12, 0, 3.35e-6, wgsl.Params{"BM": 64, "BN": 64, "BK": 32, "TM": 16, "TN": 8, "LANES_M": 4, "LANES_N": 8, "LANES_K": 4}}, // faster where every processor has two
+	{64, 64, 1, 40e12, 0.6e-6, 1.6e-6, wgsl.Params{"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 4}},
+	{64, 64, 1, 33.5e12, 0.6e-6, 1e-6, wgsl.Params{"BM": 64, "BN": 64, "BK": 16, "TM": 4, "TN": 4}}, // faster where K is small
+	{32, 64, 1, 29.7e12, 0.7e-6, 1.3e-6, wgsl.Params{"BM": 32, "BN": 64, "BK": 32, "TM": 4, "TN": 4, "LANES_K": 2}},
+	{32, 32, 1, 24e12, 0.55e-6, 1.3e-6, wgsl.Params{"BM": 32, "BN": 32, "BK": 32, "TM": 4, "TN": 4, "LANES_K": 2}},
 }
 
 // rowsLeft are the same tiles where the loop over rows is left to the graphics driver.
@@ -402,7 +404,7 @@ func (t tile) workgroups(p problem) int { return ceilDiv(p.M, t.m) * ceilDiv(p.N
 // seconds estimates what a product takes: workgroups run in waves, of which the
 // last may leave processors idle; parts of K are written, read and added up.
 func (t tile) seconds(p problem, splits int) float64 {
-	waves := ceilDiv(t.workgroups(p)*splits, processors)
+	waves := ceilDiv(t.workgroups(p)*splits, processors*t.together) * t.together
 	depth := ceilDiv(p.K, splits)
 	s := float64(waves*processors) * 2 * float64(t.m*t.n*depth) / t.rate
 	s = max(s, float64(ceilDiv(depth, int(t.params["BK"])))*t.slice) + float64(waves)*t.ends
