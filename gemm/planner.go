@@ -332,6 +332,9 @@ const (
 	// the loop over rows is left to the graphics driver, leftByTint where what the driver
 	// gets is Tint's, as with Dawn.
 	alongK, leftAlongK, leftByTint, bothAlongK, inPieces = 1.03, 1.005, 1.065, 1.09, 1.28
+	// halvesOut is how many times as long it takes unpacked two-byte elements where C's have
+	// as many bytes, measured there, too.
+	halvesOut = 1.045
 	// skinny is up to how many rows or columns a product is a matrix times a few
 	// vectors, which takes the time of reading the matrix.
 	skinny = 16
@@ -463,6 +466,9 @@ func (p problem) packing(a gpu.Adapter) (loss, seconds float64) {
 	default:
 		loss = [...]float64{1, alongK, bothAlongK}[along]
 	}
+	if p.In.Size() < 4 && p.Out.Size() < 4 {
+		loss *= halvesOut
+	}
 	return loss, seconds
 }
 
@@ -487,15 +493,19 @@ func choices(p problem, a gpu.Adapter) []Choice {
 		if i == 0 {
 			c.Edges = large && p.hasEdges()
 			loss, seconds := p.packing(a)
+			deep := t.params.With(wgsl.Params{"BK": 2 * t.params["BK"]}) // as many registers hold more of a row of two-byte elements
 			if packed := c; large && seconds > 0 && p.packs() {
 				packed.Pack = true
+				if p.Out.Size() < 4 {
+					packed.Params = deep
+				}
 				estimates = append(estimates, t.estimate(p, packed, seconds))
 			} else {
 				loss = min(loss, bothAlongK) // pieces make the other tiles slower, too
 			}
 			t.rate /= loss
-			if p.In.Size() < 4 && p.a.quads && p.b.quads { // as many registers hold more of a row
-				c.Params = t.params.With(wgsl.Params{"BK": 2 * t.params["BK"]})
+			if p.In.Size() < 4 && p.a.quads && p.b.quads {
+				c.Params = deep
 			}
 		}
 		estimates = append(estimates, t.estimate(p, c, 0))
