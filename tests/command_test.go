@@ -105,9 +105,11 @@ func TestCommandWithoutDevice(t *testing.T) {
 			if code != 4 || stdout != "" || strings.Count(stderr, "\n") != 1 || (tc.env != "" && !strings.Contains(stderr, tc.missing)) {
 				t.Errorf("run --device wgpu: exit %d: %s%s", code, stdout, stderr)
 			}
-			code, stdout, stderr = start(t, env, command, "plan", "5", "5", "5")
-			if code != 4 || stdout != "" || !strings.Contains(stderr, "want --limits") {
-				t.Errorf("plan: exit %d: %s%s", code, stdout, stderr)
+			for line, want := range map[string]string{"plan 5 5 5": "want --limits", "tune --shapes 5": "nothing to tune"} {
+				code, stdout, stderr = start(t, env, command, strings.Fields(line)...)
+				if code != 4 || stdout != "" || !strings.Contains(stderr, want) || !strings.Contains(stderr, tc.missing) {
+					t.Errorf("%s: exit %d: %s%s", line, code, stdout, stderr)
+				}
 			}
 			code, stdout, stderr = start(t, env, command, "demo")
 			if code != 0 || !strings.Contains(stdout, "0.001974425897060428") || strings.Count(stderr, "\n") != 1 {

@@ -103,3 +103,17 @@ func (c deviceChoice) open(ctx context.Context) (*gemm.Engine, place, error) {
 	}
 	return nil, place{}, usagef("%s %q: want one of %s", c.name("device", "WGEMM_DEVICE"), c.device, strings.Join(deviceNames, ", "))
 }
+
+// openAdapter is open where the CPU path does not do; otherwise says why.
+func (c deviceChoice) openAdapter(ctx context.Context, otherwise string) (*gemm.Engine, place, error) {
+	if c.device == cpuName {
+		return nil, place{}, usagef("%s %s: %s", c.name("device", "WGEMM_DEVICE"), cpuName, otherwise)
+	}
+	engine, where, err := c.open(ctx)
+	if err != nil || where.Adapter != nil {
+		return engine, where, err
+	}
+	c.device = open.Driver().Name()
+	_, _, err = c.open(ctx) // which says what to install
+	return nil, place{}, fmt.Errorf("%s: %w", otherwise, err)
+}

@@ -108,17 +108,11 @@ func (o *planOptions) adapter(ctx context.Context) (gpu.Adapter, error) {
 	if o.limits != "" {
 		return readAdapter(o.limits)
 	}
-	engine, where, err := o.where.open(ctx)
+	engine, where, err := o.where.openAdapter(ctx, "the CPU path has nothing to plan: want --limits "+strings.Join(limitNames, ", ")+" or FILE")
 	if err != nil {
 		return gpu.Adapter{}, err
 	}
 	defer engine.Close()
-	switch want := "the CPU path has nothing to plan: want --limits " + strings.Join(limitNames, ", ") + " or FILE"; {
-	case where.Adapter == nil && o.where.device == cpuName:
-		return gpu.Adapter{}, usagef("%s", want)
-	case where.Adapter == nil:
-		return gpu.Adapter{}, fmt.Errorf("%w: %s", gpu.ErrNoAdapter, want)
-	}
 	return *where.Adapter, nil
 }
 

@@ -107,17 +107,11 @@ func runTune(ctx context.Context, o *tuneOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.where.device == cpuName {
-		return usagef("%s %s: the CPU path has nothing to tune", o.where.name("device", "WGEMM_DEVICE"), cpuName)
-	}
-	engine, where, err := o.where.open(ctx)
+	engine, where, err := o.where.openAdapter(ctx, "the CPU path has nothing to tune")
 	if err != nil {
 		return err
 	}
 	defer engine.Close()
-	if where.Adapter == nil {
-		return fmt.Errorf("%w: the CPU path has nothing to tune", gpu.ErrNoAdapter)
-	}
 	o.phases.note(where.note)
 	a := *where.Adapter
 	store, err := userStore()

@@ -153,6 +153,12 @@ func TestTune(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan(false)
+	// So is it, with a notice, where the variable is mistyped.
+	t.Setenv("WGEMM_TUNING", "of")
+	if code, _, stderr := wgemm(t, "run", pathA, pathB, "-o", out, "--device", open.Driver().Name()); code != 0 || !strings.Contains(stderr, `WGEMM_TUNING is "of", want off`) {
+		t.Errorf("WGEMM_TUNING=of: exit %d: %s", code, stderr)
+	}
+	t.Setenv("WGEMM_TUNING", "")
 	// A file that is not one is ignored, with one notice.
 	for _, text := range []string{"{}", tuning.Head(gpu.Adapter{Name: "another"})} {
 		if err := os.WriteFile(store.path(a), []byte(text), 0o644); err != nil {

@@ -30,6 +30,9 @@ func (c tuningChoice) load(a gpu.Adapter) (gemm.Tuning, string) {
 	if c.ignored {
 		return nil, ""
 	}
+	if v := os.Getenv("WGEMM_TUNING"); v != "" {
+		return nil, fmt.Sprintf("tuning is ignored: WGEMM_TUNING is %q, want off or nothing", v)
+	}
 	store, err := userStore()
 	if err != nil {
 		return nil, "" // so nothing was kept
