@@ -528,6 +528,7 @@ var (
 	long     = wgsl.Params{"BM": 64, "BN": 64, "BK": 64, "TM": 4, "TN": 4} // of a C of few tiles and a large K
 	unrolled = wgsl.Params{"UNROLL": 1}
 	direct   = wgsl.Params{"TM": 16, "TN": 8}
+	larger   = wgsl.Params{"TM": 16, "TN": 16}                                // of a large C
 	fewRows  = [...]wgsl.Params{1: {"TM": 4, "TN": 8}, 2: {"TM": 8, "TN": 8}} // by fours
 	wide     = wgsl.Params{"LANES_N": 64}
 )
@@ -540,8 +541,11 @@ func directChoices(p problem) []Choice {
 		p = p.transposed()
 		c.Transposed = true
 	}
-	if p.M <= 8 { // a row that is not there takes as long as one that is
+	switch {
+	case p.M <= 8: // a row that is not there takes as long as one that is
 		c.Params = fewRows[ceilDiv(p.M, 4)]
+	case min(p.M, p.N) >= 256:
+		c.Params = larger
 	}
 	if p.N > 1<<20 { // more columns than a grid has of these tiles
 		c.Params = c.Params.With(wide)

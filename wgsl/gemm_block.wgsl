@@ -396,7 +396,7 @@ const ADDED: u32 = TM / LANES_K;
 const LEFT: u32 = (LANES_K - 1u) * TN4 * LANES; // vectors that the others leave for a row
 const AT_ONCE: u32 = 1u + u32(ADDED % 2u == 0u && LEFT * 2u <= BK * B_WIDTH) + 2u * u32(ADDED % 4u == 0u && LEFT * 4u <= BK * B_WIDTH);
 
-const_assert BM > 0u && BN > 0u && BK > 0u && TM > 0u && TN > 0u && LANES_M > 0u && LANES_N > 0u && NEAR_M > 0u && NEAR_N > 0u && LANES_K > 0u;
+const_assert BM > 0u && BN > 0u && BK > 0u && TM > 0u && TN > 0u && LANES_M > 0u && LANES_N > 0u && NEAR_M > 0u && NEAR_N > 0u;
 const_assert TM % 4u == 0u && TN % 4u == 0u && BK % (LANES_K * 4u) == 0u;
 const_assert BM % (LANES_M * TM) == 0u && BN % (LANES_N * TN) == 0u && LANES_M % NEAR_M == 0u && LANES_N % NEAR_N == 0u;
 const_assert ACC <= 128u && FETCHES <= 4u;

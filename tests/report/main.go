@@ -119,9 +119,9 @@ func report(args []string, out io.Writer) error {
 		}
 		args = args[1:]
 	}
-	// Two at a time, each of half as many packages as there are processors: one waits for
-	// a page or a device while the other computes. More would push each other out of the
-	// caches, which doubles what they compute.
+	// Three at a time, each of half as many packages as there are processors: some wait
+	// for a page or a device while others compute. With many more they push each other out
+	// of the caches, which doubles what they compute.
 	slots := make(chan struct{}, 3)
 	results := make([]result, len(chosen))
 	var wg sync.WaitGroup
