@@ -30,7 +30,7 @@ func (c tuningChoice) load(a gpu.Adapter) (gemm.Tuning, string) {
 	if c.ignored {
 		return nil, ""
 	}
-	if v := os.Getenv("WGEMM_TUNING"); v != "" {
+	if v := os.Getenv("WGEMM_TUNING"); v != "" && v != "off" {
 		return nil, fmt.Sprintf("tuning is ignored: WGEMM_TUNING is %q, want off or nothing", v)
 	}
 	store, err := userStore()

@@ -78,6 +78,7 @@ func TestBlocks(t *testing.T) {
 		"BM=32,BN=16,TM=16,TN=8,UNROLL=false" + few,
 		"BM=16,BN=8,TM=8,TN=4" + few,
 		"BM=8,BN=24,TM=4,TN=12,UNROLL=false,BK=16,LANES_K=4,LANES_M=2,LANES_N=2,NEAR_M=1,NEAR_N=2",
+		"BM=16,BN=8,TM=8,TN=4,UNROLL=false,BK=8,LANES_K=2,LANES_M=2,LANES_N=2,NEAR_M=2,NEAR_N=1", // adds up four rows at once
 	} {
 		t.Run(params, func(t *testing.T) {
 			t.Parallel()
