@@ -168,7 +168,7 @@ func (i implementation) run(root string, flags []string, slots chan struct{}, ou
 	groups := []struct{ packages, flags, env []string }{
 		{i.always, []string{"-count=1"}, nil},
 		{i.kept, nil, nil},
-		{i.narrow, nil, []string{"LP_NATIVE_VECTOR_WIDTH=128"}},
+		{i.narrow, nil, narrowVectors()},
 	}
 	parts := make([]result, len(groups))
 	var wg sync.WaitGroup
@@ -190,6 +190,22 @@ func (i implementation) run(root string, flags []string, slots chan struct{}, ou
 		r.err = errors.New("no test ran on an adapter")
 	}
 	return r
+}
+
+// narrowVectors makes lavapipe compile for vectors of 128 bits, into a cache of their
+// own: Mesa's key of a compiled kernel does not tell how long its vectors are, so that
+// other programs of this user would be given these kernels, a fifth slower than theirs.
+func narrowVectors() []string {
+	env := []string{"LP_NATIVE_VECTOR_WIDTH=128"}
+	cache, err := os.UserCacheDir()
+	if err == nil {
+		cache = filepath.Join(cache, "wgemm", "shaders-128")
+		err = os.MkdirAll(cache, 0o700)
+	}
+	if err != nil { // without a folder Mesa has no cache, either
+		return append(env, "MESA_SHADER_CACHE_DISABLE=true")
+	}
+	return append(env, "MESA_SHADER_CACHE_DIR="+cache)
 }
 
 // add adds the results of other packages.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -43,5 +44,24 @@ func TestRead(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in %q", want, got)
 		}
+	}
+}
+
+func TestNarrowVectorsHaveTheirOwnCache(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CACHE_HOME", "")
+	t.Setenv("LocalAppData", home)
+	own := slices.IndexFunc(narrowVectors(), func(v string) bool {
+		folder, ok := strings.CutPrefix(v, "MESA_SHADER_CACHE_DIR="+home)
+		return ok && folder != ""
+	})
+	if own < 0 {
+		t.Errorf("%q: no MESA_SHADER_CACHE_DIR in %s", narrowVectors(), home)
+	}
+	t.Setenv("HOME", "")
+	t.Setenv("LocalAppData", "")
+	if env := narrowVectors(); !slices.Contains(env, "MESA_SHADER_CACHE_DISABLE=true") {
+		t.Errorf("without a home: %q, want the cache disabled", env)
 	}
 }
