@@ -167,18 +167,18 @@ func (d *device) appendPasses(ds []gpu.Dispatch, p Plan, x operands, count int, 
 	return d.appendPass(ds, pipelines[1], last, operands{c: x.c, a: sums, b: x.b, bias: x.bias})
 }
 
-// appendPack appends the pass that copies m, as binary32 and with its rows side by
-// side, each column padded to a multiple of 4; the copy is returned.
+// appendPack appends the pass that copies m with its rows side by side, each column
+// padded to a multiple of 4; the copy is returned.
 func (d *device) appendPack(ds []gpu.Dispatch, v *wgsl.Variant, pipeline gpu.Pipeline, m *DeviceMatrix, name string, count int) (_ []gpu.Dispatch, _ *DeviceMatrix, err error) {
 	if m.lay.batches == 1 {
 		count = 1 // for all
 	}
 	padded := ceilDiv(m.lay.rows, 4) * 4
-	copied := &DeviceMatrix{dtype: F32, lay: layout{
+	copied := &DeviceMatrix{dtype: m.dtype, lay: layout{
 		rows: m.lay.rows, cols: m.lay.cols, batches: count,
 		row: 1, col: padded, batch: m.lay.cols * padded,
 	}}
-	if copied.buffer, err = d.scratch("packed "+name, 4*count*copied.lay.batch); err != nil {
+	if copied.buffer, err = d.scratch("packed "+name, m.dtype.Size()*count*copied.lay.batch); err != nil {
 		return nil, nil, err
 	}
 	if count == 1 {

@@ -177,31 +177,32 @@ func planAs(p problem, c Choice, a gpu.Adapter) (Plan, error) {
 // addPacking adds the passes that pack A and B, where that changes them, and
 // leaves in q the problem of the product that follows.
 func (p *Plan) addPacking(q *problem, a gpu.Adapter) (err error) {
-	if p.Pack = p.Pack && q.packs(); !p.Pack {
+	packA, packB := q.a != packedA, q.b != packedB
+	if p.Pack = p.Pack && q.packs() && (packA || packB); !p.Pack {
 		return nil
 	}
 	pack := func(x access) (*wgsl.Variant, error) {
-		from := problem{In: q.In, Out: F32, Alpha: 1, a: x, c: access{inRow, true}}
-		return p.addPass("passes/gemm_pack", nil, from, a)
+		return p.addPass("passes/gemm_pack", nil, problem{In: q.In, Out: q.In, a: x, c: access{inRow, true}}, a)
 	}
-	across := func(unit axis) access { return access{unit, true} }
-	if q.In != F32 || q.a != across(inColumn) {
+	if packA {
 		if p.packA, err = pack(q.a); err != nil {
 			return err
 		}
 	}
-	if q.In != F32 || q.b != across(inRow) {
+	if packB {
 		if p.packB, err = pack(q.b.transposed()); err != nil {
 			return err
 		}
 	}
-	q.In, q.a, q.b = F32, across(inColumn), across(inRow)
+	q.a, q.b = packedA, packedB
 	return nil
 }
 
-// packs reports whether A and B can be packed: it makes them binary32, which int8 is not
-// computed in, and a bias is of their type.
-func (p problem) packs() bool { return p.In == F32 || p.In != I8 && !p.Bias }
+// packedA and packedB are A and B as packing leaves them.
+var packedA, packedB = access{inColumn, true}, access{inRow, true}
+
+// packs reports whether A and B can be packed: of int8 there is no copy.
+func (p problem) packs() bool { return p.In != I8 }
 
 // addEdges leaves the last rows and columns of C, where they are few of a tile's,
 // to products of their own.
@@ -323,18 +324,16 @@ const (
 	processors = 132
 	// enoughWorkgroups keep them busy.
 	enoughWorkgroups = 128
-	// passSeconds is what one more pass takes, and copyRate how many bytes a second
-	// it reads and writes, as measured on an H200.
-	passSeconds, copyRate = 8e-6, 2e12
+	// passSeconds is what the pass that adds up parts of K takes beside reading and writing,
+	// at copyRate bytes a second; packSeconds and packRate are those of a pass that packs.
+	// Measured on an H200.
+	passSeconds, copyRate, packSeconds, packRate = 8e-6, 2e12, 20e-6, 4.2e12
 	// alongK, bothAlongK and inPieces are how many times as long the largest tile takes
 	// where vectors of A or B lie along K, where those of both do, and where an operand is
 	// not read as vectors, as measured on an H200; leftAlongK is alongK of binary32 where
 	// the loop over rows is left to the graphics driver, leftByTint where what the driver
 	// gets is Tint's, as with Dawn.
-	alongK, leftAlongK, leftByTint, bothAlongK, inPieces = 1.03, 1.005, 1.065, 1.09, 1.28
-	// halvesOut is how many times as long it takes unpacked two-byte elements where C's have
-	// as many bytes, measured there, too.
-	halvesOut = 1.045
+	alongK, leftAlongK, leftByTint, bothAlongK, inPieces = 1.03, 1.005, 1.04, 1.09, 1.28
 	// skinny is up to how many rows or columns a product is a matrix times a few
 	// vectors, which takes the time of reading the matrix.
 	skinny = 16
@@ -382,12 +381,23 @@ var rowsLeft = func() []tile {
 	return list
 }()
 
+// deep is the largest tile with twice the slice of K: faster where A and B are as packing
+// leaves them and every processor has two workgroups; by Tint's code it was not.
+func (t tile) deep() tile {
+	t.together, t.rate = 2, t.rate*1.024
+	t.params = t.params.With(wgsl.Params{"BK": 2 * t.params["BK"]})
+	return t
+}
+
 // leavesRows reports whether the graphics driver writes out the loop over rows better
 // than Specialize does, as NVIDIA's for Vulkan. Where it is not known, as in most browsers,
 // the loop might stay one, which takes 40 times as long.
 func leavesRows(a gpu.Adapter) bool {
-	return a.Backend == "Vulkan" && a.Vendor == nvidia || strings.HasPrefix(a.Version, nvidiaByDawn)
+	return leavesRowsOfNaga(a) || strings.HasPrefix(a.Version, nvidiaByDawn)
 }
+
+// leavesRowsOfNaga reports the same for what the driver gets by wgpu-native.
+func leavesRowsOfNaga(a gpu.Adapter) bool { return a.Backend == "Vulkan" && a.Vendor == nvidia }
 
 const (
 	nvidia       = "0x10de"   // as PCI calls it
@@ -449,27 +459,20 @@ func (p problem) packing(a gpu.Adapter) (loss, seconds float64) {
 	pack := func(x, packed access, elements int) {
 		if x != packed {
 			along++
-		} else if p.In == F32 {
-			return
+			seconds += packSeconds + float64(2*p.In.Size()*elements*p.Batch)/packRate
 		}
-		seconds += passSeconds + float64((p.In.Size()+4)*elements*p.Batch)/copyRate
 	}
-	pack(p.a, access{inColumn, true}, p.M*p.K)
-	pack(p.b, access{inRow, true}, p.K*p.N)
+	pack(p.a, packedA, p.M*p.K)
+	pack(p.b, packedB, p.K*p.N)
 	switch {
 	case !p.a.quads || !p.b.quads:
-		loss = inPieces
-	case along == 1 && p.In == F32 && leavesRows(a) && a.Backend == "Vulkan":
-		loss = leftAlongK
+		return inPieces, seconds
+	case along == 1 && p.In == F32 && leavesRowsOfNaga(a):
+		return leftAlongK, seconds
 	case along == 1 && p.In == F32 && leavesRows(a):
-		loss = leftByTint
-	default:
-		loss = [...]float64{1, alongK, bothAlongK}[along]
+		return leftByTint, seconds
 	}
-	if p.In.Size() < 4 && p.Out.Size() < 4 {
-		loss *= halvesOut
-	}
-	return loss, seconds
+	return [...]float64{1, alongK, bothAlongK}[along], seconds
 }
 
 // choices are variants for a problem, the best first. The last needs no more
@@ -493,20 +496,21 @@ func choices(p problem, a gpu.Adapter) []Choice {
 		if i == 0 {
 			c.Edges = large && p.hasEdges()
 			loss, seconds := p.packing(a)
-			deep := t.params.With(wgsl.Params{"BK": 2 * t.params["BK"]}) // as many registers hold more of a row of two-byte elements
-			if packed := c; large && seconds > 0 && p.packs() {
-				packed.Pack = true
-				if p.Out.Size() < 4 {
-					packed.Params = deep
-				}
-				estimates = append(estimates, t.estimate(p, packed, seconds))
-			} else {
+			packed := t
+			if p.c.unit == inRow && p.c.quads && (leavesRowsOfNaga(a) || p.In.Size() < 4) {
+				packed = t.deep()
+			}
+			switch {
+			case seconds == 0:
+				t = packed
+			case large && p.packs():
+				c := Choice{Kernel: c.Kernel, Params: packed.params, Pack: true, Edges: c.Edges}
+				estimates = append(estimates, packed.estimate(p, c, seconds))
+			default:
 				loss = min(loss, bothAlongK) // pieces make the other tiles slower, too
 			}
 			t.rate /= loss
-			if p.In.Size() < 4 && p.a.quads && p.b.quads {
-				c.Params = deep
-			}
+			c.Params = t.params
 		}
 		estimates = append(estimates, t.estimate(p, c, 0))
 	}
@@ -604,7 +608,7 @@ func splits(p problem, workgroups, enough, wanted, shortest int) int {
 
 // follows are the tunables that follow from the problem; a kernel has some of
 // them.
-func (p problem) follows() [12]struct {
+func (p problem) follows() [13]struct {
 	name  string
 	value uint32
 } {
@@ -614,7 +618,7 @@ func (p problem) follows() [12]struct {
 		}
 		return 0
 	}
-	return [12]struct {
+	return [13]struct {
 		name  string
 		value uint32
 	}{
@@ -623,6 +627,7 @@ func (p problem) follows() [12]struct {
 		{"IN_I8", is(p.In == I8)},
 		{"OUT_F16", is(p.Out == F16)},
 		{"OUT_BF16", is(p.Out == BF16)},
+		{"READS_C", is(p.Beta != 0)},
 		{"BIAS", is(p.Bias)},
 		{"ACT", uint32(p.Act)},
 		{"A_TRANS", is(p.a.unit == inColumn)},
@@ -671,6 +676,7 @@ type variantCache struct {
 type variantKey struct {
 	variant string // as Choice names it
 	in, out DType
+	readsC  bool
 	bias    bool
 	act     Activation
 	a, b, c access
@@ -685,7 +691,7 @@ type specialized struct {
 const maxVariants = 256
 
 func (c *variantCache) get(kernel string, params wgsl.Params, p problem) (*wgsl.Variant, gpu.Shader, error) {
-	key := variantKey{string(Choice{Kernel: kernel, Params: params}.appendVariant(make([]byte, 0, 96))), p.In, p.Out, p.Bias, p.Act, p.a, p.b, p.c}
+	key := variantKey{string(Choice{Kernel: kernel, Params: params}.appendVariant(make([]byte, 0, 96))), p.In, p.Out, p.Beta != 0, p.Bias, p.Act, p.a, p.b, p.c}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s, ok := c.made[key]; ok {

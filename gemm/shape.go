@@ -160,10 +160,10 @@ func (p *Plan) addScratch(q problem, a gpu.Adapter) error {
 	count := min(p.Batch, p.batches(a.Limits))
 	padded := func(n int) int { return ceilDiv(n, 4) * 4 }
 	if p.packA != nil {
-		p.scratch = append(p.scratch, Buffer{"packed A", 4 * count * padded(q.M) * q.K})
+		p.scratch = append(p.scratch, Buffer{"packed A", q.In.Size() * count * padded(q.M) * q.K})
 	}
 	if p.packB != nil {
-		p.scratch = append(p.scratch, Buffer{"packed B", 4 * count * padded(q.N) * q.K})
+		p.scratch = append(p.scratch, Buffer{"packed B", q.In.Size() * count * padded(q.N) * q.K})
 	}
 	if p.Reduce != nil {
 		p.scratch = append(p.scratch, Buffer{"parts of K", 4 * count * p.Splits * q.M * q.N})

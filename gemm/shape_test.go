@@ -213,8 +213,8 @@ func TestChoicesArePlanned(t *testing.T) {
 // A plan that needs too large a copy is not taken: the next that fits is.
 func TestPlanWithoutScratch(t *testing.T) {
 	t.Parallel()
-	a := adapterOf(gpu.DiscreteGPU, func(l *gpu.Limits) { l.MaxStorageBufferBindingSize = 40 << 20 })
-	s := Shape{M: 4096, N: 4096, K: 4096, In: F16, Out: F16} // 32 MiB each, 64 MiB packed
+	a := adapterOf(gpu.DiscreteGPU, func(l *gpu.Limits) { l.MaxStorageBufferBindingSize = 2*4095*4096 - 1 })
+	s := Shape{M: 4095, N: 4095, K: 4095, In: F16, Out: F16} // rows of 4095, of 4096 packed
 	p, err := PlanFor(s, a, nil)
 	if err != nil || p.Pack {
 		t.Errorf("planned %s, %v", p.Choice, err)
@@ -230,7 +230,7 @@ func TestPlanFallsBack(t *testing.T) {
 	}{
 		{gpu.Software, Shape{M: 600000, N: 2, K: 2}}, // more rows than a grid
 		{gpu.Software, Shape{M: 2, N: 600000, K: 2}},
-		{gpu.Software, Shape{M: 128, N: 128, K: 480000, In: F16}}, // a packed A over the limit
+		{gpu.Software, Shape{M: 257, N: 257, K: 130500}}, // a packed A over the limit, with rows of 260
 		{gpu.DiscreteGPU, Shape{M: 15 << 20, N: 2, K: 1}},
 		{gpu.DiscreteGPU, Shape{M: 2, N: 15 << 20, K: 1}},
 	} {
@@ -239,7 +239,7 @@ func TestPlanFallsBack(t *testing.T) {
 		}), nil)
 		if err != nil {
 			t.Errorf("%v: %v", test.s, err)
-		} else if test.s.In == F16 && p.Pack {
+		} else if p.Pack {
 			t.Errorf("%v: packed", test.s)
 		}
 	}

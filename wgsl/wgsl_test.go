@@ -184,7 +184,7 @@ func TestParamError(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, kernel, params, want string }{
 		{"kernel", "gemm_tield", "", "no such kernel; there are broken/gemm_tiled, gemm_block, gemm_compensated, gemm_direct, gemm_naive, gemm_skinny, gemm_tiled"},
-		{"unknown tunable", "gemm_tiled", "BX=3", "BX: no such tunable; there are BM, BN, BK, TM, TN, UNROLL, IN_F16, IN_BF16, IN_I8, OUT_F16, OUT_BF16, NATIVE_F16, BIAS, ACT"},
+		{"unknown tunable", "gemm_tiled", "BX=3", "BX: no such tunable; there are BM, BN, BK, TM, TN, UNROLL, IN_F16, IN_BF16, IN_I8, OUT_F16, OUT_BF16, NATIVE_F16, READS_C, BIAS, ACT"},
 		{"derived", "gemm_tiled", "WG_X=3", "WG_X: no such tunable"},
 		{"uneven", "gemm_tiled", "TM=3", "BM % TM == 0u && BN % TN == 0u: does not hold for BM=64,BN=64,BK=16,TM=3"},
 		{"zero", "gemm_tiled", "BK=0", "BK > 0u"},

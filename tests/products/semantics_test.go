@@ -443,14 +443,14 @@ func TestBFloat16(t *testing.T) {
 
 // Where only numbers of the problem change and the tile stays, nothing is compiled:
 // there is one variant for what can be read four elements at a time, and one for the
-// rest.
+// rest; and one more of each that reads the old C.
 func TestOnePipelineForAllShapes(t *testing.T) {
 	t.Parallel()
 	e := deviceEngine(t)
 	names := map[string]bool{}
 	for _, size := range [][3]int{{17, 18, 19}, {100, 33, 5}, {64, 64, 64}, {100, 24, 36}} {
 		a, b := gemm.NewMatrix[float32](size[0], size[2], nil), gemm.NewMatrix[float32](size[2], size[1], nil)
-		for _, opts := range [][]gemm.Option{nil, {gemm.WithAlpha(2)}, {gemm.WithBeta(0.5)}} {
+		for _, opts := range [][]gemm.Option{nil, {gemm.WithAlpha(2)}, {gemm.WithBeta(0.5)}, {gemm.WithBeta(-1)}} {
 			opts = append(opts, with(t, "gemm_block", "BM=32,BN=32")...)
 			p, err := e.Plan(gemm.NewMatrix[float32](size[0], size[1], nil), a, b, opts...)
 			if err != nil {
@@ -459,7 +459,7 @@ func TestOnePipelineForAllShapes(t *testing.T) {
 			names[p.Name()] = true
 		}
 	}
-	if len(names) != 2 {
-		t.Errorf("variants %v, want two", fmt.Sprint(names))
+	if len(names) != 4 {
+		t.Errorf("variants %v, want four", fmt.Sprint(names))
 	}
 }

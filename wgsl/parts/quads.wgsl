@@ -72,25 +72,28 @@ fn multiply_add_quad(x: Num, y: Num4, sum: Num4) -> Num4 {
   // with IN_I8: return x * y + sum;
 }
 
-// store_c for C[row, col] and the three after it in the row. It owns them, so
-// no atomics are needed.
-fn store_c_quad(row: u32, col: u32, acc: Num4) {
-  let i = (shape.c_offset + batch * shape.c_batch + row * shape.c_row + col) >> 2u;
+// What store_c stores in C[row, col] and the three after it in the row.
+fn new_c_quad(row: u32, col: u32, acc: Num4) -> QuadOut {
   var value = shape.alpha * vec4<f32>(acc);
-  if (reads_c()) { value = fma(vec4<f32>(shape.beta), decode_old(c_quads[i]), value); }
+  if (READS_C) { value = fma(vec4<f32>(shape.beta), decode_old(c_quads[quad_of_c(row, col)]), value); }
   if (BIAS) {
     value.x += load_bias(row, col);
     value.y += load_bias(row, col + 1u);
     value.z += load_bias(row, col + 2u);
     value.w += load_bias(row, col + 3u);
   }
-  c_quads[i] = encode_quad(vec4<f32>(activate(value.x), activate(value.y), activate(value.z), activate(value.w)));
-  // with IN_I8: c_quads[i] = bitcast<vec4<u32>>(acc);
+  return encode_quad(vec4<f32>(activate(value.x), activate(value.y), activate(value.z), activate(value.w)));
+  // with IN_I8: return bitcast<vec4<u32>>(acc);
 }
 
-// store_c for C[row, col] and those of the three after it in the row that exist.
+fn quad_of_c(row: u32, col: u32) -> u32 {
+  return (shape.c_offset + batch * shape.c_batch + row * shape.c_row + col) >> 2u;
+}
+
+// store_c for C[row, col] and those of the three after it in the row that exist: as
+// vectors all do, and the invocation owns them, so that no atomics are needed.
 fn store_c_vector(row: u32, col: u32, acc: Num4) {
-  store_c_quad(row, col, acc);
+  c_quads[quad_of_c(row, col)] = new_c_quad(row, col, acc);
   // with C_SCALARS: store_c_scalars(row, col, acc);
 }
 

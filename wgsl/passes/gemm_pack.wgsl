@@ -1,7 +1,7 @@
-// gemm_pack: copies A into binary32 with its rows side by side, the form that
-// gemm_block reads fastest, before a product that is large enough to pay for it.
+// gemm_pack: copies A with its rows side by side, the form that gemm_block reads
+// fastest, before a product that is large enough to pay for it.
 //
-// A is m x k, of any strides and type. C holds, for each matrix of the batch, k
+// A is m x k, of any strides. C holds, as elements of the same type, for each matrix of the batch, k
 // rows of m elements, each row padded to a multiple of 4 (c_row apart); what is
 // past m there is a copy of the last. B and the bias are not read. B is packed in the same way, as the
 // transpose of A.
@@ -22,6 +22,7 @@ const IN_I8: bool = false; // tunable: A and B hold int8, four elements a word, 
 const OUT_F16: bool = false; // tunable: C holds binary16, two elements a word
 const OUT_BF16: bool = false; // tunable: C holds bfloat16, two elements a word
 const NATIVE_F16: bool = false; // tunable: binary16 is loaded and stored as the shader's own f16, where the device has it
+const READS_C: bool = false; // tunable: beta is not 0, so that the old C is read
 const BIAS: bool = false; // tunable: a bias is added
 const ACT: u32 = 0u; // tunable: activation: 0 none, 1 relu, 2 gelu by tanh, 3 gelu by erf, 4 silu, 5 sigmoid, 6 tanh
 const NATIVE_IN: bool = NATIVE_F16 && IN_F16;
@@ -117,19 +118,16 @@ fn multiply_add(x: Num, y: Num, sum: Num) -> Num {
   // with IN_I8: return x * y + sum;
 }
 
-// C[row, col] = act(alpha acc + beta C[row, col] + bias[row, col]). With beta = 0
-// C is not read. Sums of int8 are stored as they are.
+// C[row, col] = act(alpha acc + beta C[row, col] + bias[row, col]). Sums of int8 are
+// stored as they are.
 fn store_c(row: u32, col: u32, acc: Num) {
   let i = shape.c_offset + batch * shape.c_batch + row * shape.c_row + col * shape.c_col;
   var value = shape.alpha * f32(acc);
-  if (reads_c()) { value = fma(shape.beta, old_c(i), value); }
+  if (READS_C) { value = fma(shape.beta, old_c(i), value); }
   if (BIAS) { value += load_bias(row, col); }
   write_c(i, activate(value));
   // with IN_I8: atomicStore(&c[i], bitcast<u32>(acc));
 }
-
-// Whether beta is neither 0 nor -0, in integers: naga takes NaN for equal to 0.
-fn reads_c() -> bool { return (bitcast<u32>(shape.beta) << 1u) != 0u; }
 
 fn load_bias(row: u32, col: u32) -> f32 {
   let i = shape.bias_offset + batch * shape.bias_batch + row * shape.bias_row + col * shape.bias_col;
@@ -163,16 +161,14 @@ fn write_c(i: u32, value: f32) {
   }
 }
 
-// The binary16 nearest to x, ties to even, in the low 16 bits. In integers, since WGSL
-// leaves the rounding of pack2x16float to the implementation; and without branches: by
-// those of a tile's elements NVIDIA's compiler made the loop over K slower.
+// The binary16 nearest to x, ties to even, in the low 16 bits. Not by pack2x16float, whose
+// rounding WGSL leaves to the implementation; and without branches: by those of a tile's
+// elements NVIDIA's compiler made the loop over K slower.
 fn f16_bits(x: f32) -> u32 {
   let bits = bitcast<u32>(x);
   let mag = bits & 0x7fffffffu;
   let normal = (mag - 0x38000000u + 0xfffu + ((mag >> 13u) & 1u)) >> 13u; // exponent bias 127 to 15
-  let mantissa = (mag & 0x7fffffu) | 0x800000u;
-  let drop = min(126u - min(mag >> 23u, 112u), 25u); // bits below 2^-24, the subnormal step; all of them at 25
-  let subnormal = (mantissa + (1u << (drop - 1u)) - 1u + ((mantissa >> drop) & 1u)) >> drop;
+  let subnormal = bitcast<u32>(abs(x) + 0.5) - 0x3f000000u; // next to 0.5 the step is 2^-24, too
   let rounded = select(subnormal, min(normal, 0x7c00u), mag >= 0x38800000u); // 0x7c00: infinity
   return ((bits >> 16u) & 0x8000u) | select(rounded, 0x7e00u, mag > 0x7f800000u); // 0x7e00: NaN
 }
@@ -287,25 +283,28 @@ fn multiply_add_quad(x: Num, y: Num4, sum: Num4) -> Num4 {
   // with IN_I8: return x * y + sum;
 }
 
-// store_c for C[row, col] and the three after it in the row. It owns them, so
-// no atomics are needed.
-fn store_c_quad(row: u32, col: u32, acc: Num4) {
-  let i = (shape.c_offset + batch * shape.c_batch + row * shape.c_row + col) >> 2u;
+// What store_c stores in C[row, col] and the three after it in the row.
+fn new_c_quad(row: u32, col: u32, acc: Num4) -> QuadOut {
   var value = shape.alpha * vec4<f32>(acc);
-  if (reads_c()) { value = fma(vec4<f32>(shape.beta), decode_old(c_quads[i]), value); }
+  if (READS_C) { value = fma(vec4<f32>(shape.beta), decode_old(c_quads[quad_of_c(row, col)]), value); }
   if (BIAS) {
     value.x += load_bias(row, col);
     value.y += load_bias(row, col + 1u);
     value.z += load_bias(row, col + 2u);
     value.w += load_bias(row, col + 3u);
   }
-  c_quads[i] = encode_quad(vec4<f32>(activate(value.x), activate(value.y), activate(value.z), activate(value.w)));
-  // with IN_I8: c_quads[i] = bitcast<vec4<u32>>(acc);
+  return encode_quad(vec4<f32>(activate(value.x), activate(value.y), activate(value.z), activate(value.w)));
+  // with IN_I8: return bitcast<vec4<u32>>(acc);
 }
 
-// store_c for C[row, col] and those of the three after it in the row that exist.
+fn quad_of_c(row: u32, col: u32) -> u32 {
+  return (shape.c_offset + batch * shape.c_batch + row * shape.c_row + col) >> 2u;
+}
+
+// store_c for C[row, col] and those of the three after it in the row that exist: as
+// vectors all do, and the invocation owns them, so that no atomics are needed.
 fn store_c_vector(row: u32, col: u32, acc: Num4) {
-  store_c_quad(row, col, acc);
+  c_quads[quad_of_c(row, col)] = new_c_quad(row, col, acc);
   // with C_SCALARS: store_c_scalars(row, col, acc);
 }
 
@@ -352,7 +351,7 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
     var quad = v[c];
     if (!A_ACROSS) { quad = Num4(v[0][c], v[1][c], v[2][c], v[3][c]); }
     if (kk + c < shape.k) {
-      c_quads[(batch * shape.c_batch + (kk + c) * shape.c_row + row) >> 2u] = bitcast<vec4<u32>>(quad);
+      c_quads[(batch * shape.c_batch + (kk + c) * shape.c_row + row) >> 2u] = encode_quad(quad);
     }
   }
 }

@@ -33,6 +33,7 @@ const IN_I8: bool = false; // tunable: A and B hold int8, four elements a word, 
 const OUT_F16: bool = true; // tunable: C holds binary16, two elements a word
 const OUT_BF16: bool = false; // tunable: C holds bfloat16, two elements a word
 const NATIVE_F16: bool = true; // tunable: binary16 is loaded and stored as the shader's own f16, where the device has it
+const READS_C: bool = false; // tunable: beta is not 0, so that the old C is read
 const BIAS: bool = false; // tunable: a bias is added
 const ACT: u32 = 0u; // tunable: activation: 0 none, 1 relu, 2 gelu by tanh, 3 gelu by erf, 4 silu, 5 sigmoid, 6 tanh
 const NATIVE_IN: bool = true;
@@ -128,19 +129,16 @@ fn multiply_add(x: Num, y: Num, sum: Num) -> Num {
   // with IN_I8: return x * y + sum;
 }
 
-// C[row, col] = act(alpha acc + beta C[row, col] + bias[row, col]). With beta = 0
-// C is not read. Sums of int8 are stored as they are.
+// C[row, col] = act(alpha acc + beta C[row, col] + bias[row, col]). Sums of int8 are
+// stored as they are.
 fn store_c(row: u32, col: u32, acc: Num) {
   let i = shape.c_offset + batch * shape.c_batch + row * shape.c_row + col * shape.c_col;
   var value = shape.alpha * f32(acc);
-  if (reads_c()) { value = fma(shape.beta, old_c(i), value); }
+  if (READS_C) { value = fma(shape.beta, old_c(i), value); }
   if (BIAS) { value += load_bias(row, col); }
   write_c(i, activate(value));
   // with IN_I8: atomicStore(&c[i], bitcast<u32>(acc));
 }
-
-// Whether beta is neither 0 nor -0, in integers: naga takes NaN for equal to 0.
-fn reads_c() -> bool { return (bitcast<u32>(shape.beta) << 1u) != 0u; }
 
 fn load_bias(row: u32, col: u32) -> f32 {
   let i = shape.bias_offset + batch * shape.bias_batch + row * shape.bias_row + col * shape.bias_col;
@@ -174,16 +172,14 @@ fn write_c(i: u32, value: f32) {
   }
 }
 
-// The binary16 nearest to x, ties to even, in the low 16 bits. In integers, since WGSL
-// leaves the rounding of pack2x16float to the implementation; and without branches: by
-// those of a tile's elements NVIDIA's compiler made the loop over K slower.
+// The binary16 nearest to x, ties to even, in the low 16 bits. Not by pack2x16float, whose
+// rounding WGSL leaves to the implementation; and without branches: by those of a tile's
+// elements NVIDIA's compiler made the loop over K slower.
 fn f16_bits(x: f32) -> u32 {
   let bits = bitcast<u32>(x);
   let mag = bits & 0x7fffffffu;
   let normal = (mag - 0x38000000u + 0xfffu + ((mag >> 13u) & 1u)) >> 13u; // exponent bias 127 to 15
-  let mantissa = (mag & 0x7fffffu) | 0x800000u;
-  let drop = min(126u - min(mag >> 23u, 112u), 25u); // bits below 2^-24, the subnormal step; all of them at 25
-  let subnormal = (mantissa + (1u << (drop - 1u)) - 1u + ((mantissa >> drop) & 1u)) >> drop;
+  let subnormal = bitcast<u32>(abs(x) + 0.5) - 0x3f000000u; // next to 0.5 the step is 2^-24, too
   let rounded = select(subnormal, min(normal, 0x7c00u), mag >= 0x38800000u); // 0x7c00: infinity
   return ((bits >> 16u) & 0x8000u) | select(rounded, 0x7e00u, mag > 0x7f800000u); // 0x7e00: NaN
 }
