@@ -266,6 +266,83 @@ func TestHalves(t *testing.T) {
 	})
 }
 
+// A sum is rounded to the nearest binary16, ties to even: tried halfway between any two
+// neighbours, and next to that. The sums are exact, of half, step / 2 and a rest.
+func TestRoundingToHalves(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, e *gemm.Engine) {
+		const negative, rests = 2, 3
+		a := gemm.NewMatrix[float16.Float16](0x7c00*negative*rests, 3, nil)
+		want := make([]float16.Float16, a.Rows)
+		for row := range a.Rows {
+			bits := uint16(row / (negative * rests))
+			half := float16.Frombits(bits).Float32()
+			step := math.Ldexp(1, max(int(bits>>10), 1)-25)
+			middle := half + float32(step/2)
+			rest := float64(row/negative%rests-1) * max(0x1p-28, math.Ldexp(1, math.Ilogb(float64(middle))-23))
+			sign := float32(1 - 2*(row%negative))
+			for col, v := range []float64{float64(half), step / 2 * 0x1p11, rest * 0x1p14} {
+				a.Data[3*row+col] = float16.Fromfloat32(sign * float32(v))
+			}
+			want[row] = float16.Fromfloat32(sign * (middle + float32(rest)))
+		}
+		b := gemm.NewMatrix(3, 1, []float16.Float16{float16.Fromfloat32(1), float16.Fromfloat32(0x1p-11), float16.Fromfloat32(0x1p-14)})
+		c := gemm.NewMatrix[float16.Float16](a.Rows, 1, nil)
+		if err := e.Multiply(t.Context(), c, a, b, with(t, "gemm_naive", "BM=16,BN=1")...); err != nil {
+			t.Fatal(err)
+		}
+		wrong := 0
+		for row, v := range c.Data {
+			if v != want[row] && wrong < 10 {
+				t.Errorf("%v is stored as %#04x, want %#04x", a.Data[3*row:3*row+3], v, want[row])
+				wrong++
+			}
+		}
+	})
+}
+
+// Packing copies every finite number of two bytes as it is.
+func TestPackedHalves(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, e *gemm.Engine) {
+		identity := gemm.NewMatrix[float16.Float16](256, 256, nil)
+		for i := range 256 {
+			identity.Data[i*257] = float16.Fromfloat32(1)
+		}
+		a, b := gemm.NewMatrix[float16.Float16](256, 256, nil), gemm.NewMatrix[gemm.BFloat16](256, 256, nil)
+		for i := range a.Data {
+			if h := float16.Frombits(uint16(i)); !h.IsNaN() && !h.IsInf(0) && h != 0x8000 { // 0 + -0 is 0
+				a.Data[i] = h
+			}
+		}
+		opts := with(t, "gemm_block", "BM=32,BN=16,BK=8,TM=4,TN=4,UNROLL=false;pack")
+		c := gemm.NewMatrix[float16.Float16](256, 256, nil)
+		if err := e.Multiply(t.Context(), c, a, identity, opts...); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(c.Data, a.Data) {
+			t.Error("binary16 times the identity is not what it was")
+		}
+		ones := gemm.NewMatrix[gemm.BFloat16](256, 256, nil)
+		for i := range 256 {
+			ones.Data[i*257] = gemm.ToBFloat16(1)
+		}
+		for i := range b.Data {
+			// Without the subnormal: a driver may take them for 0 (docs/numerics.md).
+			if v := gemm.BFloat16(i).Float32(); math.Abs(float64(v)) >= 0x1p-126 && !math.IsInf(float64(v), 0) {
+				b.Data[i] = gemm.BFloat16(i)
+			}
+		}
+		d := gemm.NewMatrix[gemm.BFloat16](256, 256, nil)
+		if err := e.Multiply(t.Context(), d, b, ones, opts...); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(d.Data, b.Data) {
+			t.Error("bfloat16 times the identity is not what it was")
+		}
+	})
+}
+
 // NaN and infinities propagate, also where the other factor is zero.
 func TestNotFinite(t *testing.T) {
 	t.Parallel()
