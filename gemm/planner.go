@@ -638,6 +638,18 @@ func (p problem) follows() [13]struct {
 	}
 }
 
+// Follows reports whether a tunable of kernels follows from the matrices and options, so
+// that no Choice sets it.
+func Follows(tunable string) bool {
+	follows := problem{}.follows()
+	for _, f := range follows {
+		if f.name == tunable {
+			return true
+		}
+	}
+	return false
+}
+
 // specialize adds to the tunables what follows from the problem.
 func specialize(kernel string, params wgsl.Params, p problem) (*wgsl.Variant, gpu.Shader, error) {
 	all := params.With(nil)

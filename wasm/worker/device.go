@@ -63,7 +63,7 @@ func kernels() []kernel {
 		}
 		k := kernel{Name: name}
 		for line := range strings.Lines(source) {
-			if t, ok := parseTunable(line); ok && !follows(t.Name) {
+			if t, ok := parseTunable(line); ok && !gemm.Follows(t.Name) {
 				k.Tunables = append(k.Tunables, t)
 			}
 		}
@@ -82,8 +82,4 @@ func parseTunable(line string) (t tunable, ok bool) {
 	t.Name, t.Type, ok = strings.Cut(left, ": ")
 	t.Value, t.About = strings.TrimSuffix(value, "u"), about
 	return t, ok
-}
-
-func follows(name string) bool {
-	return strings.HasPrefix(name, "IN_") || strings.HasPrefix(name, "OUT_") || name == "BIAS" || name == "ACT"
 }
