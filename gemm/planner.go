@@ -382,7 +382,7 @@ var rowsLeft = func() []tile {
 }()
 
 // deep is the largest tile with twice the slice of K: faster where A and B are as packing
-// leaves them and every processor has two workgroups; by Tint's code it was not.
+// leaves them and every processor has two workgroups. By Tint's code it was not, for f32.
 func (t tile) deep() tile {
 	t.together, t.rate = 2, t.rate*1.024
 	t.params = t.params.With(wgsl.Params{"BK": 2 * t.params["BK"]})

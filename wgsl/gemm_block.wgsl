@@ -643,7 +643,8 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
 
   // Rows from the last, or from the first where vectors of A lie across k: by the order of
   // storing NVIDIA's compiler allots the registers of the loop over K (docs/performance.md).
-  // And words of C outside of the branch around their storing: see f16_bits.
+  // And words of C outside of the branch around their storing, for the same reason, unless
+  // the old C is read, of which there is none past the edge.
   batch = tile.z; // each part of K has a C of its own
   let inside = row0 + BM <= shape.m && col0 + BN <= shape.n;
   for (var r = 0u; r < TM; r += 1u) { // unroll if UNROLL
@@ -656,8 +657,10 @@ fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index)
       // with A_ACROSS: let sums = Num4(acc[r * TN + j * 4u], acc[r * TN + j * 4u + 1u], acc[r * TN + j * 4u + 2u], acc[r * TN + j * 4u + 3u]);
       if (lane_k == i / ADDED) {
         let words = new_c_quad(row, col, sums);
+        // with READS_C:
         // with C_SCALARS:
         if (row < shape.m && col < shape.n) { c_quads[quad_of_c(row, col)] = words; }
+        // with READS_C: if (row < shape.m && col < shape.n) { store_c_vector(row, col, sums); }
         // with C_SCALARS: if (inside || (row < shape.m && col < shape.n)) { store_scalars(row, col, sums, inside); }
       }
     }

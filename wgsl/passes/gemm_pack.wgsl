@@ -1,10 +1,10 @@
 // gemm_pack: copies A with its rows side by side, the form that gemm_block reads
 // fastest, before a product that is large enough to pay for it.
 //
-// A is m x k, of any strides. C holds, as elements of the same type, for each matrix of the batch, k
-// rows of m elements, each row padded to a multiple of 4 (c_row apart); what is
-// past m there is a copy of the last. B and the bias are not read. B is packed in the same way, as the
-// transpose of A.
+// A is m x k, of any strides. C holds elements of the same type: for each matrix of the
+// batch k rows of m elements, each row padded to a multiple of 4 (c_row apart); what is
+// past m there is a copy of the last. B and the bias are not read. B is packed in the same
+// way, as the transpose of A.
 //
 //   each workgroup: BN x BM elements      grid ceil(m / BN) x ceil(k / BM) x batch
 //     each invocation: 4 x 4, as vectors where A has them, transposed in registers
