@@ -211,7 +211,8 @@ func (p *Plan) addEdges(q problem, a gpu.Adapter) error {
 	bm, _ := p.Variant.Const("BM")
 	bn, _ := p.Variant.Const("BN")
 	rows, cols := covered(q.M, int(bm)), covered(q.N, int(bn))
-	if rows == 0 || cols == 0 || !q.hasEdges() {
+	aligned := (rows == q.M || rows%4 == 0) && (cols == q.N || cols%4 == 0) // else vectors would start before an edge
+	if rows == 0 || cols == 0 || !aligned || !q.hasEdges() {
 		return nil
 	}
 	right, below := q, q
@@ -497,20 +498,20 @@ func choices(p problem, a gpu.Adapter) []Choice {
 			c.Edges = large && p.hasEdges()
 			loss, seconds := p.packing(a)
 			packed := t
-			if p.c.unit == inRow && p.c.quads && (leavesRowsOfNaga(a) || p.In.Size() < 4) {
+			deeper := p.c.unit == inRow && p.c.quads && (leavesRowsOfNaga(a) || p.In.Size() < 4)
+			if deeper {
 				packed = t.deep()
 			}
 			switch {
-			case seconds == 0:
-				t = packed
-			case large && p.packs():
-				c := Choice{Kernel: c.Kernel, Params: packed.params, Pack: true, Edges: c.Edges}
+			case seconds > 0 && !(large && p.packs()):
+				loss = min(loss, bothAlongK) // as for the other tiles
+			case seconds > 0 || deeper:
+				c := Choice{Kernel: c.Kernel, Params: packed.params, Pack: seconds > 0, Edges: c.Edges}
 				estimates = append(estimates, packed.estimate(p, c, seconds))
-			default:
-				loss = min(loss, bothAlongK) // pieces make the other tiles slower, too
 			}
 			t.rate /= loss
-			c.Params = t.params
+		} else if !p.a.quads || !p.b.quads {
+			t.rate /= bothAlongK
 		}
 		estimates = append(estimates, t.estimate(p, c, 0))
 	}

@@ -133,11 +133,7 @@ func (p Plan) Loads() float64 {
 		return 0
 	}
 	q := p.computed()
-	size := float64(q.In.Size())
-	if p.Pack {
-		size = float64(F32.Size())
-	}
-	bytes := size * float64(q.Batch) * float64(q.K) * (float64(p.inner[0])*float64(p.Grid[0]) + float64(p.inner[1])*float64(p.Grid[1]))
+	bytes := float64(q.In.Size()*q.Batch) * float64(q.K) * (float64(p.inner[0])*float64(p.Grid[0]) + float64(p.inner[1])*float64(p.Grid[1]))
 	for _, e := range p.edges {
 		bytes += e.Loads()
 	}

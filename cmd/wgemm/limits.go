@@ -94,7 +94,7 @@ func roofOf(a gpu.Adapter) *assumedRoof {
 	if strings.Contains(a.Name, "H200") {
 		return &assumedRoof{
 			bench.Roof{FLOPS: 67e12, BytesPerSecond: 4.2e12},
-			"an H200's 67 TFLOP/s of f32 by its data sheet and 4.2 TB/s of a copy as measured",
+			"an H200's 67 TFLOP/s of f32 by its data sheet and 4.2 TB/s of CUDA's copy as measured",
 		}
 	}
 	return nil

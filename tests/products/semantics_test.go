@@ -443,6 +443,34 @@ func TestBFloat16(t *testing.T) {
 	})
 }
 
+// Edges after tiles of 15 columns would start within a vector of B, C and the bias.
+func TestEdgesOfAnyTile(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, e *gemm.Engine) {
+		a, b := gemm.NewMatrix[float32](4, 8, nil), gemm.NewMatrix[float32](8, 16, nil)
+		bias, c := gemm.NewMatrix[float32](1, 16, nil), gemm.NewMatrix[float32](4, 16, nil)
+		fill(a, func(_, i, j int) float64 { return float64(i + j) })
+		fill(b, func(_, i, j int) float64 { return float64(i - j) })
+		fill(bias, func(_, _, j int) float64 { return float64(1000 * j) })
+		fill(c, old)
+		opts := append(with(t, "gemm_tiled", "BM=4,BN=15,BK=4,TM=1,TN=5;edges"), gemm.WithBeta(1), gemm.WithBias(bias))
+		if err := e.Multiply(t.Context(), c, a, b, opts...); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 4 {
+			for j := range 16 {
+				want := old(0, i, j) + float64(1000*j)
+				for k := range 8 {
+					want += float64((i + k) * (k - j))
+				}
+				if got := c.At(i, j); float64(got) != want {
+					t.Errorf("C[%d, %d] is %v, want %v", i, j, got, want)
+				}
+			}
+		}
+	})
+}
+
 // Where only numbers of the problem change and the tile stays, nothing is compiled:
 // there is one variant for what can be read four elements at a time, and one for the
 // rest; and one more of each that reads the old C.
