@@ -218,7 +218,7 @@ func TestSoftwareAdapterIsNamed(t *testing.T) {
 	t.Parallel()
 	adapter := runtimetest.Open(t, open.Driver()).Adapter()
 	if adapter.Type != gpu.Software || os.Getenv("WGEMM_DEVICE") != "" {
-		t.Skip("not on a software adapter by choice of auto: run it where there is no GPU, without WGEMM_DEVICE")
+		runtimetest.Skip(t, "software", "not on a software adapter by choice of auto: run it where there is no GPU, without WGEMM_DEVICE")
 	}
 	b := bug(t, "H44")
 	dir := t.TempDir()

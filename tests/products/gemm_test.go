@@ -305,42 +305,41 @@ func TestRoundingToHalves(t *testing.T) {
 func TestPackedHalves(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, e *gemm.Engine) {
-		identity := gemm.NewMatrix[float16.Float16](256, 256, nil)
-		for i := range 256 {
-			identity.Data[i*257] = float16.Fromfloat32(1)
-		}
-		a, b := gemm.NewMatrix[float16.Float16](256, 256, nil), gemm.NewMatrix[gemm.BFloat16](256, 256, nil)
-		for i := range a.Data {
-			if h := float16.Frombits(uint16(i)); !h.IsNaN() && !h.IsInf(0) && h != 0x8000 { // 0 + -0 is 0
-				a.Data[i] = h
-			}
-		}
-		opts := with(t, "gemm_block", "BM=32,BN=16,BK=8,TM=4,TN=4,UNROLL=false;pack")
-		c := gemm.NewMatrix[float16.Float16](256, 256, nil)
-		if err := e.Multiply(t.Context(), c, a, identity, opts...); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(c.Data, a.Data) {
-			t.Error("binary16 times the identity is not what it was")
-		}
-		ones := gemm.NewMatrix[gemm.BFloat16](256, 256, nil)
-		for i := range 256 {
-			ones.Data[i*257] = gemm.ToBFloat16(1)
-		}
-		for i := range b.Data {
+		packed(t, e, float16.Fromfloat32(1), func(bits uint16) (float16.Float16, bool) {
+			h := float16.Frombits(bits)
+			return h, !h.IsNaN() && !h.IsInf(0) && h != 0x8000 // 0 + -0 is 0
+		})
+		packed(t, e, gemm.ToBFloat16(1), func(bits uint16) (gemm.BFloat16, bool) {
+			h := gemm.BFloat16(bits)
 			// Without the subnormal: a driver may take them for 0 (docs/numerics.md).
-			if v := gemm.BFloat16(i).Float32(); math.Abs(float64(v)) >= 0x1p-126 && !math.IsInf(float64(v), 0) {
-				b.Data[i] = gemm.BFloat16(i)
-			}
-		}
-		d := gemm.NewMatrix[gemm.BFloat16](256, 256, nil)
-		if err := e.Multiply(t.Context(), d, b, ones, opts...); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(d.Data, b.Data) {
-			t.Error("bfloat16 times the identity is not what it was")
-		}
+			size := math.Abs(float64(h.Float32()))
+			return h, size >= 0x1p-126 && !math.IsInf(size, 0)
+		})
 	})
+}
+
+// packed multiplies all numbers of two bytes that are wanted, packed, with the identity.
+func packed[E interface {
+	comparable
+	gemm.Element
+}](t *testing.T, e *gemm.Engine, one E, wanted func(bits uint16) (E, bool)) {
+	t.Helper()
+	a, identity := gemm.NewMatrix[E](256, 256, nil), gemm.NewMatrix[E](256, 256, nil)
+	for i := range a.Data {
+		if v, ok := wanted(uint16(i)); ok {
+			a.Data[i] = v
+		}
+	}
+	for i := range 256 {
+		identity.Data[i*257] = one
+	}
+	c := gemm.NewMatrix[E](256, 256, nil)
+	if err := e.Multiply(t.Context(), c, a, identity, with(t, "gemm_block", "BM=32,BN=16,BK=8,TM=4,TN=4,UNROLL=false;pack")...); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(c.Data, a.Data) {
+		t.Errorf("%T times the identity is not what it was", one)
+	}
 }
 
 // NaN and infinities propagate, also where the other factor is zero.

@@ -31,7 +31,7 @@ func TestAlphaBeta(t *testing.T) {
 						continue // as without packing, of which there is a variant
 					}
 					scaled[float16.Float16, float16.Float16](t, e, 5, 7, 9, alpha, beta, opts)
-					if beta == 0 || v.few { // which reads the old C is compiled apart
+					if beta == 0 || v.few { // what reads the old C is compiled apart
 						scaled[gemm.BFloat16, gemm.BFloat16](t, e, 3, 5, 7, alpha, beta, opts)
 					}
 				}

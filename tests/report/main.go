@@ -49,7 +49,7 @@ var implementations = []implementation{
 	{
 		name:    "wgpu-native",
 		require: "wgpu,chromium",
-		ci:      "git",
+		ci:      "git,software", // CI has lavapipe alone
 		kept:    []string{"./cmd/...", "./internal/...", "./runtime/...", "./tests/report/...", "./wasm/...", "./wgsl/..."},
 		narrow:  []string{"./tests/products"},
 		always:  []string{"./gemm", "./tests"},
